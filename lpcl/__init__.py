@@ -1,0 +1,1 @@
+"""LPCL, the language of Library Performance Contracts: pure, deterministic, imports lark and pydantic only."""

@@ -1,0 +1,1 @@
+"""Tree-sitter walkers: from source files to observations."""

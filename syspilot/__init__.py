@@ -1,0 +1,1 @@
+"""The tuner: from an application and contracts to a decision."""
