@@ -1,0 +1,123 @@
+"""`lpcl`: check, format and show contracts."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from importlib import metadata
+from pathlib import Path
+
+from lpcl.diagnostics import Diagnostic, render, render_json
+
+EXAMPLES = """examples:
+  lpcl check corpus/                 every contract of a corpus, with its evidence
+  lpcl check contract.lpcl --json    findings for programs
+  lpcl fmt contract.lpcl             rewrite in canonical form
+  lpcl fmt --check corpus/           only say which files are not
+  lpcl show openblas                 a contract of the shipped corpus
+
+exit codes: 0 fine, 1 findings, 2 bad input or usage"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="lpcl",
+        description="check, format and show Library Performance Contracts",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"lpcl {metadata.version('syspilot-lpc')}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    check = commands.add_parser("check", help="find what is wrong with contracts")
+    check.add_argument("paths", nargs="+", type=Path, metavar="PATH")
+    check.add_argument("--json", action="store_true", help="findings as one JSON array")
+    fmt = commands.add_parser("fmt", help="rewrite contracts in canonical form")
+    fmt.add_argument("paths", nargs="+", type=Path, metavar="PATH")
+    fmt.add_argument("--check", action="store_true", help="change nothing; exit 1 if a file is not canonical")
+    show = commands.add_parser("show", help="print a contract")
+    show.add_argument("contract", help="a file, a folder, or the name of a contract of the shipped corpus")
+    args = parser.parse_args(argv)
+    try:
+        return {"check": _check, "fmt": _fmt, "show": _show}[args.command](args)
+    except OSError as error:
+        print(f"lpcl: error: {error}", file=sys.stderr)
+        return 2
+
+
+def _files(paths: Sequence[Path]) -> Iterator[Path]:
+    for path in paths:
+        if path.is_dir():
+            yield from sorted(path.rglob("*.lpcl"))
+        else:
+            yield path
+
+
+def _check(args: argparse.Namespace) -> int:
+    from lpcl.check import check  # noqa: PLC0415  # start quickly for --help and --version
+    from lpcl.corpus import EVIDENCE, Entry, load_entry  # noqa: PLC0415
+    from lpcl.parse import parse  # noqa: PLC0415
+
+    found: list[Diagnostic] = []
+    texts: dict[str, str] = {}
+    count = 0
+    for path in _files(args.paths):
+        count += 1
+        text = texts[str(path)] = path.read_text("utf-8", "replace")
+        if path.name == "contract.lpcl" and (path.parent / EVIDENCE).exists():
+            loaded = load_entry(path.parent)
+            found += loaded.diagnostics if isinstance(loaded, Entry) else loaded
+            continue
+        parsed = parse(text, file=str(path))
+        found += parsed.diagnostics
+        if parsed.ok and parsed.file is not None:
+            found += check(parsed.file, name=str(path))
+    if not count:
+        print("lpcl: error: no `.lpcl` file there", file=sys.stderr)
+        return 2
+    if args.json:
+        print(render_json(found))
+    else:
+        for d in found:
+            print(render(d, texts.get(d.file)))
+        errors = sum(d.severity == "error" for d in found)
+        print(f"{count} contract{'s' * (count != 1)}: {errors} errors, {len(found) - errors} warnings")
+    return 1 if found else 0
+
+
+def _fmt(args: argparse.Namespace) -> int:
+    from lpcl.format import format_text  # noqa: PLC0415
+
+    code = 0
+    for path in _files(args.paths):
+        text = path.read_text("utf-8")
+        result, diagnostics = format_text(text, file=str(path))
+        if result is None:
+            for d in diagnostics:
+                print(render(d, text), file=sys.stderr)
+            code = 2
+        elif result != text:
+            print(f"{'would change' if args.check else 'changed'} {path}")
+            if args.check:
+                code = max(code, 1)
+            else:
+                path.write_text(result, "utf-8")
+    return code
+
+
+def _show(args: argparse.Namespace) -> int:
+    from lpcl.corpus import CONTRACT, shipped  # noqa: PLC0415
+
+    path = Path(args.contract)
+    if path.is_dir():
+        path /= CONTRACT
+    if not path.is_file():
+        path = shipped() / args.contract / CONTRACT
+    if not path.is_file():
+        print(f"lpcl: error: no contract `{args.contract}`", file=sys.stderr)
+        names = sorted(p.parent.name for p in shipped().glob(f"*/{CONTRACT}"))
+        print(f"  help: the shipped ones are {', '.join(names)}", file=sys.stderr)
+        return 2
+    print(path.read_text("utf-8"), end="")
+    return 0

@@ -1,0 +1,400 @@
+"""The canonical form of a contract.
+
+Properties come in a fixed order, clauses keep theirs, comments stay with the clause or property that they stand
+before or behind. `format_text` proves its result before it returns it: it parses to an equal file, and formatting
+it again changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from lark import Token, Tree
+
+from lpcl import model as m
+from lpcl.diagnostics import Diagnostic, LpcError
+from lpcl.parse import comments as comments_of
+from lpcl.parse import parse, parser
+
+_PRECEDENCE = {"or": 1, "and": 2, "not": 3, "+": 5, "-": 5, "*": 6, "/": 6, "neg": 7}
+_COMPARE = 4
+_ATOM = 8
+_HEAD = ("package", "native", "summary", "uses")
+
+
+class FormatError(LpcError, RuntimeError):
+    """The formatter could not prove its own output: a bug of ours, the text is left alone."""
+
+
+# ---------------------------------------------------------------- expressions
+
+
+def expression(e: m.Expr) -> str:
+    """An expression with as few parentheses as its meaning allows."""
+    return _expression(e)[0]
+
+
+def _expression(e: m.Expr) -> tuple[str, int]:
+    match e:
+        case m.Number():
+            return number(e), _ATOM
+        case m.Text():
+            return quote(e.value), _ATOM
+        case m.Truth():
+            return ("true" if e.value else "false"), _ATOM
+        case m.Unknown():
+            return "unknown", _ATOM
+        case m.Ref():
+            return e.name, _ATOM
+        case m.Apply():
+            return f"{e.function}({', '.join(expression(a) for a in e.arguments)})", _ATOM
+        case m.Conditional():
+            return f"if {expression(e.condition)} then {expression(e.yes)} else {expression(e.no)}", 0
+        case m.Operation():
+            return _operation(e)
+
+
+def _operation(e: m.Operation) -> tuple[str, int]:
+    level = _PRECEDENCE.get(e.operator, _COMPARE)
+    if len(e.operands) == 1:
+        word = "-" if e.operator == "neg" else "not "
+        return word + _inside(e.operands[0], level), level
+    left, right = e.operands
+    # Comparisons do not chain; the other operators associate to the left.
+    low = level + 1 if level == _COMPARE else level
+    return f"{_inside(left, low)} {e.operator} {_inside(right, level + 1)}", level
+
+
+def _inside(e: m.Expr, level: int) -> str:
+    text, own = _expression(e)
+    return text if own >= level else f"({text})"
+
+
+def number(n: m.Number) -> str:
+    """`0.2s`, `4GiB`, `16`; never an exponent, which the grammar does not know."""
+    value = format(Decimal(repr(n.value)), "f") if isinstance(n.value, float) else str(n.value)
+    if isinstance(n.value, float) and "." not in value:
+        value += ".0"
+    return value + n.unit
+
+
+def quote(text: str) -> str:
+    """A string literal."""
+    body = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    return f'"{body}"'
+
+
+# ------------------------------------------------------------------ properties
+
+
+def _refs(refs: tuple[m.Ref, ...]) -> str:
+    return ", ".join(r.name for r in refs)
+
+
+def _if(condition: m.Expr | None) -> str:
+    return "" if condition is None else f" if {expression(condition)}"
+
+
+def _way(way: m.Way) -> str:
+    tail = _if(way.condition) + ("" if way.deprecated is None else f" deprecated {quote(way.deprecated)}")
+    if way.kind in {"env", "config"}:
+        return f"{way.kind} {quote(way.name)} read {way.binding}{tail}"
+    arguments = ", ".join(way.parameters)
+    return f"{way.kind} {way.name}({arguments}) at {way.binding}{tail}"
+
+
+def _range(r: m.Range) -> str:
+    step = "" if r.step is None else f" step {expression(r.step)}"
+    return f"{expression(r.low)}..{expression(r.high)}{step}" + (f" {r.scale}" if r.scale else "")
+
+
+def _idle(i: m.Idle) -> str:
+    return i.mode + ("" if i.duration is None else f"({expression(i.duration)})") + _if(i.condition)
+
+
+def _forbids(f: m.Forbids) -> str:
+    after = "" if f.after is None else f" after {f.after.name}"
+    unless = "" if f.unless is None else f" unless {expression(f.unless)}"
+    return f.event + after + unless
+
+
+def _read(r: m.Read) -> tuple[str, str]:
+    if r.kind == "call":
+        return "read_call", f"read call {r.target[0]}()"
+    if r.kind == "native":
+        return "read_native", "read native " + ", ".join(quote(t) for t in r.target)
+    tail = "" if r.field is None else f" field {quote(r.field)}"
+    return "read_file", f"read file {quote(r.target[0])}{tail}"
+
+
+def type_text(t: m.Type) -> str:
+    """`int`, `choice("a", "b")`, `list(int)`."""
+    if t.name == "choice":
+        return f"choice({', '.join(quote(c) for c in t.choices)})"
+    return f"list({type_text(t.element)})" if t.element is not None else t.name
+
+
+def _properties(c: m.Clause) -> Iterator[tuple[str, str]]:
+    """(grammar rule, line) of each property in canonical order."""
+    match c:
+        case m.Demand():
+            yield from _demand(c)
+        case m.Assumption():
+            yield from _assumption(c)
+        case m.Control():
+            yield from _control(c)
+        case m.Signal():
+            yield from _signal(c)
+        case m.Mitigation():
+            if c.env:
+                yield "sets_env", "sets env " + ", ".join(quote(v) for v in c.env)
+            if c.value is not None:
+                yield "to", f"to {expression(c.value)}"
+            if c.target:
+                yield "in", f"in {c.target}"
+            if c.unless_set:
+                yield "unless_set", "unless_set"
+    if c.condition is not None:
+        yield "condition", f"when {expression(c.condition)}"
+    for note in c.notes:
+        yield "note", f"note {quote(note)}"
+    if c.evidence:
+        yield "evidence", "evidence " + ", ".join(c.evidence)
+
+
+def _demand(d: m.Demand) -> Iterator[tuple[str, str]]:
+    if d.amount is not None:
+        yield "amount", f"amount {expression(d.amount)}"
+    for key in ("created", "scope"):
+        if getattr(d, key):
+            yield key, f"{key} {getattr(d, key)}"
+    for idle in d.idle:
+        yield "idle", f"idle {_idle(idle)}"
+    for key in ("work", "runs", "fork", "runtime"):
+        if getattr(d, key):
+            yield key, f"{key} {getattr(d, key)}"
+
+
+def _assumption(a: m.Assumption) -> Iterator[tuple[str, str]]:
+    for s in a.sizes:
+        yield "sizes", f"sizes {s.resource.name} from {_refs(s.facts)}"
+    if a.ignores:
+        yield "ignores", f"ignores {_refs(a.ignores)}"
+    for r in a.requires:
+        yield "requires", f"requires {expression(r)}"
+    for f in a.forbids:
+        yield "forbids", f"forbids {_forbids(f)}"
+    if a.consequence:
+        yield "consequence", f"consequence {a.consequence}"
+    for text in a.remedies:
+        yield "remedy", f"remedy {quote(text)}"
+
+
+def _control(c: m.Control) -> Iterator[tuple[str, str]]:
+    if c.range is not None:
+        yield "range", f"range {_range(c.range)}"
+    if c.default is not None:
+        yield "default", f"default {expression(c.default)}"
+    for way in c.ways:
+        yield way.kind, _way(way)
+    if c.combine:
+        yield "combine", f"combine {c.combine}"
+    if c.effective is not None:
+        yield "effective", f"effective {expression(c.effective)}"
+    for s in c.specials:
+        yield "special", f"special {expression(s.value)} means {expression(s.meaning)}"
+    if c.effect:
+        yield "effect", f"effect {c.effect}"
+    if c.bounds:
+        yield "bounds", f"bounds {_refs(c.bounds)}"
+    if c.affects:
+        yield "affects", f"affects {_refs(c.affects)}"
+    if c.switch:
+        yield "switch", f"switch {c.switch}"
+    for r in c.requires:
+        yield "requires", f"requires {expression(r)}"
+
+
+def _signal(s: m.Signal) -> Iterator[tuple[str, str]]:
+    if s.read is not None:
+        yield _read(s.read)
+    if s.observes:
+        yield "observes", f"observes {_refs(s.observes)}"
+    if s.unit:
+        yield "unit", f"unit {s.unit}"
+    if s.valid_after:
+        yield "valid", f"valid after {s.valid_after}"
+    if s.unreliable is not None:
+        yield "unreliable", f"unreliable {quote(s.unreliable)}"
+
+
+def _title(c: m.Clause) -> str:
+    match c:
+        case m.Demand():
+            return f"demand {c.name}: {c.resource.name}"
+        case m.Control():
+            return f"control {c.name}: {type_text(c.type)}"
+        case m.Signal():
+            return f"signal {c.name}: {c.kind}"
+        case _:
+            return m.clause_label(c)
+
+
+# --------------------------------------------------------------------- layout
+
+Path = tuple[Any, ...]
+
+
+@dataclass
+class _Attached:
+    """Comments by the element they belong to."""
+
+    before: dict[Path, list[str]] = field(default_factory=lambda: defaultdict(list))
+    behind: dict[Path, list[str]] = field(default_factory=lambda: defaultdict(list))
+
+    def line(self, path: Path, indent: str, text: str) -> Iterator[str]:
+        for comment in self.before.get(path, ()):
+            yield indent + comment
+        tail = self.behind.get(path, ())
+        yield indent + text + ("  " + " ".join(tail) if tail else "")
+
+    def rest(self, path: Path, indent: str) -> Iterator[str]:
+        for comment in self.before.get(path, ()):
+            yield indent + comment
+
+
+def contract_text(contract: m.Contract) -> str:
+    """One contract in canonical form, without the language header."""
+    return "\n".join(_contract(0, contract, _Attached())) + "\n"
+
+
+def file_text(file: m.File) -> str:
+    """A file that was built rather than read, in canonical form: it has no comments."""
+    return _file(file, _Attached())
+
+
+def _file(file: m.File, attached: _Attached) -> str:
+    lines = list(attached.line(("header",), "", f"lpcl {file.version}"))
+    for i, contract in enumerate(file.contracts):
+        lines.append("")
+        lines += _contract(i, contract, attached)
+    lines += attached.rest(("end",), "")
+    return "\n".join(lines) + "\n"
+
+
+def _contract(i: int, c: m.Contract, attached: _Attached) -> Iterator[str]:
+    yield from attached.line((i,), "", f"contract {c.name} {{")
+    for n, p in enumerate(c.packages):
+        versions = "" if p.versions is None else f" versions {quote(p.versions)}"
+        yield from attached.line((i, "package", n), "  ", f"package {quote(p.name)}{versions}")
+    for n, native in enumerate(c.natives):
+        yield from attached.line((i, "native", n), "  ", "native " + ", ".join(map(quote, native.patterns)))
+    if c.summary is not None:
+        yield from attached.line((i, "summary", 0), "  ", f"summary {quote(c.summary)}")
+    if c.uses:
+        yield from attached.line((i, "uses", 0), "  ", f"uses {', '.join(c.uses)}")
+    head = bool(c.packages or c.natives or c.summary is not None or c.uses)
+    for j, clause in enumerate(c.clauses):
+        if head or j:
+            yield ""
+        path = (i, "clause", j)
+        yield from attached.line(path, "  ", f"{_title(clause)} {{")
+        seen: dict[str, int] = defaultdict(int)
+        for key, text in _properties(clause):
+            yield from attached.line((*path, key, seen[key]), "    ", text)
+            seen[key] += 1
+        yield from attached.rest((*path, "end"), "    ")
+        yield "  }"
+    yield from attached.rest((i, "end"), "  ")
+    yield "}"
+
+
+# ------------------------------------------------------------------- comments
+
+_MERGED = {"uses", "ignores", "bounds", "affects", "observes", "evidence", "sets_env"}
+
+
+def _elements(tree: Tree[Token]) -> Iterator[tuple[Path, Any, Path]]:
+    """(path, node, path of the enclosing block's end) of each element that can carry a comment, in text order."""
+    header, *contracts = tree.children
+    yield ("header",), header, ("end",)
+    for i, contract in enumerate(contracts):
+        yield (i,), contract, ("end",)
+        heads: dict[str, int] = defaultdict(int)
+        j = 0
+        for clause in contract.children[1:]:  # type: ignore[union-attr]
+            kind = str(clause.data)  # type: ignore[union-attr]
+            if kind in _HEAD:
+                yield (i, kind, 0 if kind in _MERGED else heads[kind]), clause, (i, "end")
+                heads[kind] += 1
+                continue
+            path = (i, "clause", j)
+            j += 1
+            yield path, clause, (i, "end")
+            seen: dict[str, int] = defaultdict(int)
+            for prop in clause.children[1:]:  # type: ignore[union-attr]
+                if not isinstance(prop, Tree) or prop.data in {"ref", "type"}:
+                    continue
+                key = str(prop.data)
+                yield (*path, key, 0 if key in _MERGED else seen[key]), prop, (*path, "end")
+                seen[key] += 1
+
+
+def _attach(text: str, tree: Tree[Token]) -> _Attached:
+    """Each comment goes to the element on its line before it, else to the next element of its block."""
+    attached = _Attached()
+    elements = list(_elements(tree))
+    blocks: list[tuple[int, int, Path]] = [(0, len(text) + 1, ("end",))]
+    for path, node, _ in elements:
+        if path != ("header",) and (len(path) == 1 or (len(path) == 3 and path[1] == "clause")):
+            blocks.append((node.meta.start_pos, node.meta.end_pos, (*path, "end")))
+    for span, comment in comments_of(text):
+        on_line = [p for p, n, _ in elements if _ends_on(n, p, span)]
+        if on_line:
+            # Repeated lines merge into one, which has room for one comment behind it.
+            full = attached.behind[on_line[-1]]
+            (attached.before[on_line[-1]] if full else full).append(comment)
+            continue
+        block = max((b for b in blocks if b[0] <= span.start < b[1]), key=lambda b: b[0])
+        after = [p for p, n, end in elements if n.meta.start_pos >= span.end and end == block[2]]
+        attached.before[after[0] if after else block[2]].append(comment)
+    return attached
+
+
+def _ends_on(node: Any, path: Path, span: m.Span) -> bool:
+    # A block "ends", for this purpose, on the line on which it opens: `contract x {  // comment`.
+    opens = len(path) == 1 or (len(path) == 3 and path[1] == "clause")
+    if path == ("header",) or not opens:
+        return bool(node.meta.end_line == span.line and node.meta.end_pos <= span.start)
+    return bool(node.meta.line == span.line and node.meta.start_pos <= span.start < node.meta.end_pos)
+
+
+def format_text(text: str, *, file: str = "") -> tuple[str | None, tuple[Diagnostic, ...]]:
+    """Format a file.
+
+    Args:
+        text: the file as it stands.
+        file: its path, for diagnostics.
+
+    Returns:
+        The canonical text, or None with the diagnostics if it does not parse.
+
+    Raises:
+        FormatError: the result could not be proved equal to the input and stable.
+    """
+    parsed = parse(text, file=file)
+    if not parsed.ok or parsed.file is None:
+        return None, parsed.diagnostics
+    result = _file(parsed.file, _attach(text, parser().parse(text, start="start")))
+    again = parse(result)
+    if again.file != parsed.file:
+        raise FormatError("the formatted text does not parse to the same contract")
+    if sorted(c for _, c in again.file.comments) != sorted(c for _, c in parsed.file.comments):
+        raise FormatError("the formatted text lost or changed a comment")
+    if _file(again.file, _attach(result, parser().parse(result, start="start"))) != result:
+        raise FormatError("formatting the formatted text changes it")
+    return result, parsed.diagnostics
