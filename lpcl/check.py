@@ -123,17 +123,17 @@ def dangling(c: m.Contract) -> Found:
             resources.add(id(clause.resource))
         if isinstance(clause, m.Assumption):
             resources |= {id(s.resource) for s in clause.sizes}
-        for e in m.walk_references(clause):
-            if id(e) in resources or e.name in names:
+        for ref in m.walk_references(clause):
+            if id(ref) in resources or ref.name in names:
                 continue
-            if e.parts[0] in c.uses:
+            if ref.parts[0] in c.uses:
                 continue  # it lives in the contract that is used
-            if e.parts[0] == "machine":
+            if ref.parts[0] == "machine":
                 facts = [f"machine.{f}" for f in MACHINE_FACTS]
-                help_text = _near(e.name, facts, f"facts are {', '.join(MACHINE_FACTS)}")
+                help_text = _near(ref.name, facts, f"facts are {', '.join(MACHINE_FACTS)}")
             else:
-                help_text = _near(e.name, sorted(names), "name a control, a demand or a fact `machine.x`")
-            yield _d("LP108", "error", f"`{e.name}` refers to nothing", e.span, help_text)
+                help_text = _near(ref.name, sorted(names), "name a control, a demand or a fact `machine.x`")
+            yield _d("LP108", "error", f"`{ref.name}` refers to nothing", ref.span, help_text)
 
 
 def functions(c: m.Contract) -> Found:
@@ -157,12 +157,12 @@ def cycles(c: m.Contract) -> Found:
     graph = {x.name: references((x.default, x.range, x.effective)) - {"value"} for x in c.controls}
     graph |= {d.name: references(d.amount) for d in c.demands}
     graph |= {f"{d.name}.amount": references(d.amount) for d in c.demands}
-    for clause in (*c.controls, *c.demands):
+    clauses: tuple[m.Control | m.Demand, ...] = (*c.controls, *c.demands)
+    for clause in clauses:
         seen, frontier = set[str](), set(graph[clause.name])
         while frontier:
             name = frontier.pop()
             if name == clause.name:
-                # A control may speak of itself where it says what a given value does, and in its own range.
                 message = f"`{clause.name}` depends on itself"
                 yield _d(
                     "LP111", "error", message, clause.span, "break the cycle: one of them needs a fixed value"

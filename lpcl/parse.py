@@ -127,8 +127,8 @@ def comments(text: str) -> Iterator[tuple[Span, str]]:
 
 
 def _glued(text: str, file: str) -> Iterator[Diagnostic]:
-    # The grammar has no word boundaries (not every engine that reads it knows them), so `controlthreads: int` parses
-    # as `control threads`. Two word tokens without anything between them are refused here.
+    # The grammar has no word boundaries (not every engine that reads it knows them), so `controlthreads: int`
+    # parses as `control threads`. Two word tokens without anything between them are refused here.
     last_end, last = -1, ""
     for token in parser().lex(text):
         word = _GLUED.match(token) is not None
