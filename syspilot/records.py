@@ -129,6 +129,7 @@ class InsideReport(Record):
         python_threads: threads that `threading` knew at exit; start_method: multiprocessing's, if it was loaded.
         forked_after: libraries' shared objects that were mapped when this process was forked (empty unless forked).
         parent_threads_at_fork: number of OS threads the parent had when it forked this process, else None.
+        libraries: shared objects in its map at that moment; notes: parts of the report that could not be had.
     """
 
     pid: int
@@ -143,6 +144,8 @@ class InsideReport(Record):
     parent_threads_at_fork: int | None = None
     executable: str = ""
     path: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class Run(Record):
@@ -155,6 +158,9 @@ class Run(Record):
         objective: what is compared: `metric` or `wall_s`.
         sample_times_s: when each sample was taken; `sampler_cpu_s`: what sampling cost in all.
         output_sha256: digest of standard output; stdout_tail, stderr_tail: last 4,000 characters.
+        left_processes: how many outlived the root and its grace and were killed.
+        output_bytes: length of standard output; untraced_threads: threads beyond what is traced; notes: what
+            else was out of order, none of which makes the run invalid.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -176,6 +182,9 @@ class Run(Record):
     stdout_tail: str = ""
     stderr_tail: str = ""
     left_processes: int = 0
+    output_bytes: int = 0
+    untraced_threads: int = 0
+    notes: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:

@@ -1,0 +1,1 @@
+"""Parts of the supervisor process: standard library only, started under `python -I -S`."""

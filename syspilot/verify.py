@@ -1,0 +1,131 @@
+"""Whether a setting is in effect, told by a signal that is not the setting itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from lpcl import model as m
+from lpcl.compose import Pool, System, resolve
+from syspilot.app import Tunable
+from syspilot.inside import CallSignal, InsideSpec, NativeSignal
+from syspilot.records import Reading, Record, Run
+
+InEffect = Literal["yes", "no", "not_observable", "not_read"]
+
+
+class SettingSeen(Record):
+    """One setting of a configuration and what the run showed of it.
+
+    Attributes:
+        name, value: as handed over. affects: `contract.demand` of the pools that it changes.
+        in_effect: `yes` and `no` by a reading; `not_observable`: no contract names a signal for what it changes;
+            `not_read`: there is a signal, but no process of the run reported it.
+        how_seen: the readings, in words.
+    """
+
+    name: str
+    value: str
+    affects: tuple[str, ...]
+    in_effect: InEffect
+    how_seen: str
+
+
+def inside_spec(contracts: list[m.Contract], environ: tuple[str, ...] = ()) -> InsideSpec:
+    """What the start-up hook shall read: every signal of the contracts that it can, and no other function.
+
+    A call is read only if its module belongs to the package that the contract is about: a contract must not make the
+    tuner call other code.
+    """
+    signals: list[CallSignal | NativeSignal] = []
+    for contract in contracts:
+        tops = {p.name.lower().replace("-", "_") for p in contract.packages}
+        patterns = tuple(p for n in contract.natives for p in n.patterns)
+        for signal in contract.signals:
+            if signal.read is None:
+                continue
+            name = f"{contract.name}.{signal.name}"
+            if signal.read.kind == "native" and patterns:
+                signals.append(NativeSignal(signal=name, library=patterns, symbols=signal.read.target))
+            elif signal.read.kind == "call":
+                module, _, attr = signal.read.target[0].partition(".")
+                if attr and module.lower() in tops:
+                    signals.append(CallSignal(signal=name, module=module, attr=attr))
+    return InsideSpec(signals=tuple(signals), environ=environ)
+
+
+def settings_seen(
+    run: Run,
+    configuration: Mapping[str, str],
+    system: System,
+    environ: Mapping[str, str],
+    tunables: tuple[Tunable, ...] = (),
+) -> tuple[SettingSeen, ...]:
+    """Each setting of a configuration, with what this run showed of it."""
+    own = {t.name for t in tunables}
+    return tuple(
+        _own_setting(name, value)
+        if name in own
+        else _one(run, name, value, system, dict(environ) | dict(configuration))
+        for name, value in configuration.items()
+    )
+
+
+def _own_setting(name: str, value: str) -> SettingSeen:
+    how = "the application's own tunable: handed over; no contract says how to see it"
+    return SettingSeen(name=name, value=value, affects=(), in_effect="not_observable", how_seen=how)
+
+
+def _one(run: Run, name: str, value: str, system: System, environ: Mapping[str, str]) -> SettingSeen:
+    affects: list[str] = []
+    words: list[str] = []
+    verdicts: list[bool] = []
+    readable = False
+    for member in system.members:
+        contract = member.contract
+        controls = [c for c in contract.controls if name in {w.label for w in c.ways}]
+        if not controls:
+            continue
+        after = resolve(contract, system.machine, environ)
+        touched = {r.name for c in controls for r in (*c.bounds, *c.affects)}
+        affects += sorted({f"{contract.name}.{t.split('.')[0]}" for t in touched})
+        if not any(after.set_by.get(c.name) is not None and after.set_by[c.name].label == name for c in controls):
+            # Another way of the same control wins, so this one is expected to do nothing here.
+            continue
+        for signal in contract.signals:
+            observed = {r.name for r in signal.observes} & {r.name for c in controls for r in c.bounds}
+            if not observed or signal.unreliable is not None:
+                continue
+            readable = True
+            expected = _expected(after.pools, observed)
+            readings = [r for x in run.inside for r in x.readings if r.signal == f"{contract.name}.{signal.name}"]
+            shown, right = _compare(readings, expected)
+            words += shown
+            verdicts += right
+    if verdicts:
+        in_effect: InEffect = "yes" if all(verdicts) else "no"
+    else:
+        in_effect = "not_read" if readable else "not_observable"
+    how = "; ".join(dict.fromkeys(words)) or (
+        "no process reported the signal" if readable else "no contract names a signal for it"
+    )
+    return SettingSeen(name=name, value=value, affects=tuple(affects), in_effect=in_effect, how_seen=how)
+
+
+def _expected(pools: tuple[Pool, ...], observed: set[str]) -> float | None:
+    for pool in pools:
+        if f"{pool.demand.name}.amount" in observed:
+            return pool.amount
+    return None
+
+
+def _compare(readings: list[Reading], expected: float | None) -> tuple[list[str], list[bool]]:
+    shown: list[str] = []
+    right: list[bool] = []
+    for reading in readings:
+        if not isinstance(reading.value, int | float) or expected is None:
+            continue
+        where = f" in {reading.library.rsplit('/', 1)[-1]}" if reading.library else ""
+        shown.append(f"{reading.signal} reads {reading.value}{where}, expected {expected:g}")
+        right.append(float(reading.value) == float(expected))
+    return shown, right
