@@ -158,7 +158,8 @@ class Library:
         name: distribution or, for a native runtime, the contract's name or the shared object's base name.
         kind: `package` or `native`.
         version: as far as it is known.
-        copies: real paths of the shared objects, for native runtimes; top-level modules, for packages.
+        copies: real paths of the shared objects, for native runtimes.
+        modules: top-level modules, for packages.
         pids: processes that have it.
         entry: its contract, or None.
     """
@@ -169,6 +170,7 @@ class Library:
     copies: tuple[str, ...]
     pids: tuple[int, ...]
     entry: Entry | None = field(compare=False, repr=False, default=None)
+    modules: tuple[str, ...] = ()
 
 
 def discover(run: Run, entries: Sequence[Entry]) -> tuple[Library, ...]:
@@ -188,7 +190,7 @@ def _packages(run: Run, entries: Sequence[Entry]) -> list[Library]:
     }
     owners = _owners(folders)
     for report in run.inside:
-        for module, (version, file) in report.modules.items():
+        for module, (version, _) in report.modules.items():
             if module not in owners:
                 continue  # a module of the application itself, or of the interpreter
             name, known = owners[module]
@@ -198,7 +200,7 @@ def _packages(run: Run, entries: Sequence[Entry]) -> list[Library]:
     for name, where in pids.items():
         entry = next((e for e in entries if covers(e.contract, name, versions[name])), None)
         tops = tuple(sorted(m for m, (owner, _) in owners.items() if owner == name))
-        result.append(Library(name, "package", versions[name], tops, tuple(sorted(where)), entry))
+        result.append(Library(name, "package", versions[name], (), tuple(sorted(where)), entry, tops))
     return result
 
 
@@ -214,11 +216,11 @@ def _owners(folders: Iterable[str]) -> dict[str, tuple[str, str | None]]:
             tops = [
                 f.parts[0].removesuffix(".py").split(".")[0]
                 for f in dist.files or ()
-                if len(f.parts) > 1 or f.suffix in {".py", ".so"}
+                if (len(f.parts) > 1 or f.suffix in {".py", ".so"}) and f.parts[0] not in {"..", "bin"}
+                if not f.parts[0].endswith((".dist-info", ".libs", ".data"))
             ]
         for top in tops:
-            if not top.endswith((".dist-info", ".libs", ".data")) and top not in {"..", "bin"}:
-                owners.setdefault(top, (name, dist.version))
+            owners.setdefault(top, (name, dist.version))
     return owners
 
 

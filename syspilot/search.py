@@ -73,7 +73,7 @@ class Space:
         for p in pools:
             outer = max(1, concurrent(s.run, s.pids(p.contract)))
             load = outer * (p.amount or 1) / s.cores
-            crowd += max(0.0, load - 1) * (1.0 if p.spins else 0.15)
+            crowd += max(0.0, load - 1) * (1.0 if p in loud else 0.15)
             idle += max(0.0, 1 - load) * 0.1
         return 4.0 * meet + crowd + idle
 
