@@ -17,15 +17,16 @@ from syspilot.app import Application, Library, discover
 from syspilot.measure import middle
 from syspilot.records import Machine, Run
 from syspilot.runner import run as run_once
-from syspilot.verify import inside_spec
+from syspilot.verify import inside_spec, observed_system
 
 # Another program that takes more than this share of the machine during a run spoils the comparison.
 DISTURBED = 0.08
 # An intervention counts as a confirmation from these ratios on; below one over them as a refutation.
 CONFIRM_OBJECTIVE, CONFIRM_CPU = 1.10, 1.10
-# A gain below this is not worth a setting.
-WORTH = 1.03
-MIN_PAIRS = 3
+# A gain below this is not worth a setting; without a hypothesis that predicted it, it has to be larger.
+WORTH, WORTH_UNPREDICTED = 1.03, 1.10
+# Fresh pairs that a confirmation needs: few tell a large gain, a small one looks like noise for longer.
+MIN_PAIRS, MIN_PAIRS_SMALL, LARGE = 3, 5, 1.3
 
 
 class ApplicationError(Exception):
@@ -190,6 +191,7 @@ class Session:
         loaded = {x.entry.contract.name: x.entry for x in self.libraries if x.entry is not None}
         machine = machine_values(machine_facts(self.machine))
         system = compose([e.contract for e in loaded.values()], machine, dict(self.environ))
+        system = observed_system(system, run)
         return h.Situation(run, system, self.libraries, loaded, dict(self.environ), self.machine.cores)
 
     # ------------------------------------------------------------- verdicts

@@ -71,7 +71,7 @@ def decision(x: Decision, *, report: Path, saved: Path) -> None:
         if conflict.verdict != "undecided" or conflict.strength >= 0.15:
             _conflict(console, conflict)
     for hazard in x.hazards:
-        console.print(f"[bold red]hazard[/]  {escape(hazard.claim)}")
+        console.print(f"[bold red]hazard[/]  {escape(hazard.claim)}", soft_wrap=True)
         for remedy in hazard.remedies:
             console.print(f"        [dim]instead:[/] {escape(remedy)}")
     if not x.conflicts and not x.hazards:
@@ -115,10 +115,13 @@ _COLOURS = {"confirmed": "bold red", "refuted": "green", "undecided": "yellow"}
 
 def _conflict(console: Console, c: Conflict) -> None:
     word = "suspected" if c.verdict == "undecided" else c.verdict
-    console.print(f"[{_COLOURS[c.verdict]}]{word}[/]  {escape(c.claim)}")
+    console.print(f"[{_COLOURS[c.verdict]}]{word}[/]  {escape(c.claim)}", soft_wrap=True)
     for clause in c.clauses:
         places = ", ".join(clause.evidence[:3]) or "no evidence"
-        console.print(f"        [dim]{escape(f'{clause.contract}: {clause.clause} ({clause.trust})  {places}')}[/]")
+        console.print(
+            f"        [dim]{escape(f'{clause.contract}: {clause.clause} ({clause.trust})  {places}')}[/]",
+            soft_wrap=True,
+        )
     if c.figures:
         remedy = " ".join(f"{k}={v}" for k, v in c.remedy.items())
         f = c.figures
@@ -131,7 +134,7 @@ def _conflict(console: Console, c: Conflict) -> None:
 
 def _answer(console: Console, x: Decision) -> None:
     if not x.configuration or x.ratio is None:
-        console.print(f"[bold]leave it as it is[/]  {escape(x.reason)}")
+        console.print(f"[bold]leave it as it is[/]  {escape(x.reason)}", soft_wrap=True)
         return
     words = " ".join(f"{k}={v}" for k, v in x.configuration.items())
     if x.ci95 is not None:

@@ -14,7 +14,7 @@ from syspilot import search
 from syspilot.conclude import conclude
 from syspilot.measure import Ratio, middle, paired_ratio
 from syspilot.records import Run
-from syspilot.session import MIN_PAIRS, WORTH, Event, Session
+from syspilot.session import LARGE, MIN_PAIRS, MIN_PAIRS_SMALL, WORTH, WORTH_UNPREDICTED, Event, Session
 from syspilot.verify import SettingSeen, settings_seen
 
 
@@ -60,6 +60,7 @@ class _Selection:
         self.found = found
         self.tried: set[search.Signature] = {space.signature({})}
         self.screened: list[dict[str, str]] = []
+        self.predicted: set[frozenset[tuple[str, str]]] = set()
         self.rng = random.Random(session.options.seed)  # noqa: S311  # search order, not secrets
 
     def select(self) -> tuple[dict[str, str], Ratio | None, str]:
@@ -72,8 +73,10 @@ class _Selection:
         share = max(1, room // 2) if tunables else room
         limit = min(5, share) if strong else min(2, share)
         for candidate in search.candidates(self.space, strong or weak, limit):
+            self.predicted.add(frozenset(candidate.configuration.items()))
             self._screen(candidate.configuration)
         self._tunables()
+        self._drop_settings()
         outside = search.escape(self.space, self.tried, self.best_so_far(), self.rng)
         if outside is not None and session.left > 2 * MIN_PAIRS:
             self._screen(outside.configuration)
@@ -109,6 +112,13 @@ class _Selection:
         if own and len(own) < len(best) and self.session.left > keep:
             self._screen(own)
 
+    def _drop_settings(self) -> None:
+        """The best so far without each of its settings: one whose removal costs nothing is not recommended."""
+        best = self.best_so_far()
+        for name in list(best) if len(best) > 1 else ():
+            if self.session.left > 2 * MIN_PAIRS:
+                self._screen({k: v for k, v in best.items() if k != name})
+
     def ranked(self) -> list[dict[str, str]]:
         """Screened configurations, the best first; within 5 % of each other the simplest one that shows."""
         session = self.session
@@ -142,7 +152,9 @@ class _Selection:
         session = self.session
         ranked = self.ranked()
         default = middle(session.values({}))
-        contenders = [c for c in ranked if session.gain(default, middle(session.values(c))) > WORTH][:2]
+        contenders = [c for c in ranked if session.gain(default, middle(session.values(c))) > self._worth(c)][:2]
+        if len(contenders) == 2 and session.left < 2 * MIN_PAIRS + 2:
+            contenders = contenders[:1]  # what is left of the budget is needed to confirm one
         if len(contenders) == 2:
             values = [middle(session.values(c)) for c in contenders]
             if session.gain(values[1], values[0]) > 1.3:
@@ -155,14 +167,28 @@ class _Selection:
         while session.left >= 1 + len(contenders) and round_ < 8:
             self._round(contenders, fresh, base, round_)
             round_ += 1
-            if len(contenders) == 2 and round_ == 2:
+            if len(contenders) == 2:
                 loser = _loser(session, fresh)
                 contenders.pop(loser)
                 fresh = {0: fresh[1 - loser]}
             ratio = paired_ratio(base, fresh[0], maximise=session.options.maximise)
-            if len(contenders) == 1 and ratio.pairs >= MIN_PAIRS and (ratio.better or ratio.worse or ratio.value < 1):
+            if len(contenders) == 1 and self._told(ratio, contenders[0]):
                 break
         return self._judge(contenders, fresh, base)
+
+    def _worth(self, configuration: Mapping[str, str]) -> float:
+        """The gain that makes a configuration worth its settings."""
+        own = {k for k in configuration if k in self.space.own}
+        predicted = own or frozenset(configuration.items()) in self.predicted
+        return WORTH if predicted else WORTH_UNPREDICTED
+
+    def _told(self, ratio: Ratio, configuration: Mapping[str, str]) -> bool:
+        """Whether more pairs would not change the answer."""
+        if ratio.pairs >= 2 and ratio.value < self._worth(configuration):
+            return True
+        if ratio.worse:
+            return True
+        return ratio.better and ratio.pairs >= (MIN_PAIRS if ratio.value >= LARGE else MIN_PAIRS_SMALL)
 
     def _round(
         self,
@@ -197,10 +223,13 @@ class _Selection:
             return {}, None, "the budget of runs ended before a confirmation: raise --max-runs"
         i = max(range(len(ratios)), key=lambda k: ratios[k].low)
         ratio = ratios[i]
-        if ratio.better and ratio.value >= WORTH:
+        enough = ratio.pairs >= (MIN_PAIRS if ratio.value >= LARGE else MIN_PAIRS_SMALL)
+        if ratio.better and enough and ratio.value >= self._worth(contenders[i]):
             words = f"better than the default in {ratio.pairs} fresh interleaved pairs"
             return dict(contenders[i]), ratio, words
-        return {}, ratio, "no significant gain: the interval of the best candidate includes the default"
+        if ratio.better and not enough:
+            return {}, ratio, "the budget of runs ended before the gain was confirmed: raise --max-runs"
+        return {}, ratio, "no significant gain: the best candidate does not beat the default beyond the noise"
 
 
 def _loser(session: Session, fresh: Mapping[int, Sequence[float]]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Literal
 
 from lpcl import model as m
@@ -52,6 +53,33 @@ def inside_spec(contracts: list[m.Contract], environ: tuple[str, ...] = ()) -> I
                 if attr and module.lower() in tops:
                     signals.append(CallSignal(signal=name, module=module, attr=attr))
     return InsideSpec(signals=tuple(signals), environ=environ)
+
+
+def observed_system(system: System, run: Run) -> System:
+    """The system with pool sizes that the contracts leave open filled in from what the run reported of them."""
+    members = []
+    for member in system.members:
+        pools = []
+        for pool in member.pools:
+            seen = None if pool.amount is not None else _reported(run, member.contract, f"{pool.demand.name}.amount")
+            pools.append(pool if seen is None else replace(pool, amount=seen))
+        members.append(replace(member, pools=tuple(pools)))
+    return System(system.machine, tuple(members))
+
+
+def _reported(run: Run, contract: m.Contract, what: str) -> float | None:
+    names = {
+        f"{contract.name}.{s.name}"
+        for s in contract.signals
+        if s.unreliable is None and what in {r.name for r in s.observes}
+    }
+    values = [
+        float(r.value)
+        for x in run.inside
+        for r in x.readings
+        if r.signal in names and isinstance(r.value, int | float) and not isinstance(r.value, bool)
+    ]
+    return max(values, default=None)
 
 
 def settings_seen(
