@@ -177,7 +177,9 @@ class _TimelinePicture:
         ET.SubElement(plot, "path", {"class": "ground", "d": f"M0 0h{self._x(self.line.end_s)}v{2 * AREA_PX}H0z"})
         self._stack(plot, self.line.running, self.line.waiting, 2 * AREA_PX, top)
         level = round(2 * AREA_PX * (1 - cores / top))
-        ET.SubElement(plot, "path", {"class": "cores", "d": f"M0 {level}H{UNITS}"})
+        # The dashes lie on a band of the page's colour, so that they show on any of the areas.
+        for kind in ("halo", "cores"):
+            ET.SubElement(plot, "path", {"class": kind, "d": f"M0 {level}H{UNITS}"})
         _label(group, LABEL_SHARE - 1, y + level // 2 + 4, _count(cores, "core"), "tick end strong")
         if level > 28:
             _label(group, LABEL_SHARE - 1, y + 8, figure(top, 2), "tick end")
@@ -235,7 +237,7 @@ class _TimelinePicture:
     def _axis(self, y: int) -> None:
         group = ET.SubElement(self.root, "g", {"class": "axis"})
         plot = self._plot(group, y, 5)
-        marks = ticks(0.0, self.span_s)
+        marks = ticks(0.0, self.span_s, 8 if self.span_s < 1000 else 4)  # long labels need room on a phone
         strokes = "".join(f"M{self._x(t)} 0v10" for t in marks)
         ET.SubElement(plot, "path", {"class": "rule", "d": f"M0 0H{UNITS}{strokes}"})
         step = marks[1] - marks[0] if len(marks) > 1 else 1.0

@@ -6,7 +6,7 @@ idle workers stay awake while others want the CPU, so most rules ask the contrac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -16,6 +16,7 @@ from lpcl.corpus import Entry
 from lpcl.expr import Value, evaluate
 from syspilot.app import Library
 from syspilot.records import Run
+from syspilot.verify import reported_by_pid
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +132,19 @@ class Situation:
 # ------------------------------------------------------------------- observed
 
 
-def runnable(run: Run) -> tuple[float, float]:
-    """(mean, peak) number of threads that ran or waited for a CPU, over the busy part of a run."""
+def runnable(run: Run, pids: Collection[int] | None = None) -> tuple[float, float]:
+    """(mean, peak) number of threads that ran or waited for a CPU, over the busy part of a run.
+
+    Args:
+        run: a sampled run.
+        pids: count the threads of these processes only.
+    """
     if len(run.sample_times_s) < 2:
         return 0.0, 0.0
     total = [0.0] * len(run.sample_times_s)
     for thread in run.threads:
+        if pids is not None and thread.pid not in pids:
+            continue
         for index, cpu_s, delay_s in thread.steps:
             if 0 <= index < len(total):
                 total[index] += cpu_s + delay_s
@@ -150,21 +158,27 @@ def runnable(run: Run) -> tuple[float, float]:
 
 def concurrent(run: Run, pids: Iterable[int]) -> int:
     """How many of these processes were busy at the same time, at most; a process that only waits does not count."""
-    wanted = set(pids)
-    cpu = dict.fromkeys(wanted, 0.0)
-    for t in run.threads:
-        if t.pid in wanted:
-            cpu[t.pid] += t.cpu_s
-    floor = 0.05 * max(cpu.values(), default=0.0)
+    busy = busy_pids(run, pids)
     edges: list[tuple[float, int]] = []
     for p in run.processes:
-        if p.pid in wanted and cpu[p.pid] > floor:
+        if p.pid in busy:
             edges += [(p.first_s, 1), (p.last_s + 1e-9, -1)]
     here = most = 0
     for _, step in sorted(edges):
         here += step
         most = max(most, here)
     return most
+
+
+def busy_pids(run: Run, pids: Iterable[int]) -> frozenset[int]:
+    """Those of these processes that did work of their own, and not only waited for others."""
+    wanted = set(pids)
+    cpu = dict.fromkeys(wanted, 0.0)
+    for t in run.threads:
+        if t.pid in wanted:
+            cpu[t.pid] += t.cpu_s
+    floor = 0.05 * max(cpu.values(), default=0.0)
+    return frozenset(p for p in wanted if cpu[p] > floor)
 
 
 def observed(run: Run, cores: int) -> dict[str, float | int | str]:
@@ -187,6 +201,8 @@ def observed(run: Run, cores: int) -> dict[str, float | int | str]:
 
 # ---------------------------------------------------------------------- rules
 
+# Strength of a claim that the profiled run does not support: tried late if at all, shown only if confirmed.
+WEAK = 0.1
 PREDICTED = ("CPU seconds fall", "run delay falls", "involuntary switches fall", "wall time falls")
 
 
@@ -232,40 +248,67 @@ def _both(s: Situation, a: Pool, b: Pool) -> list[Remedy]:
     return [Remedy((*one[0].settings, *other[0].settings), f"{a.name} and {b.name} have 1")]
 
 
+def _users(s: Situation, pool: Pool) -> frozenset[int]:
+    """Processes in which this pool has more than one thread, and threads besides the main one work.
+
+    Where something limits the pool already, as some libraries do for their workers, the process reports one thread.
+    """
+    contract = s.entries[pool.contract].contract
+    sizes = reported_by_pid(s.run, contract, f"{pool.demand.name}.amount")
+    total = dict.fromkeys(s.pids(pool.contract), 0.0)
+    beside = dict(total)
+    for t in s.run.threads:
+        if t.pid in total:
+            total[t.pid] += t.cpu_s
+            beside[t.pid] += t.cpu_s if t.tid != t.pid else 0.0
+    return frozenset(
+        pid
+        for pid, cpu in total.items()
+        if sizes.get(pid, pool.amount or 0) > 1 and beside[pid] > max(0.01, 0.05 * cpu)
+    )
+
+
 def crowded_pool(s: Situation) -> Iterator[Hypothesis]:
     """Several processes or threads each bring a whole pool: more runnable threads than cores."""
-    mean, peak = runnable(s.run)
     for pool in s.system.pools:
         if not _many(pool):
             continue
-        outer = max(1, concurrent(s.run, s.pids(pool.contract)))
-        total = outer * (pool.amount or 1)
-        if max(mean, 1.0) <= 1.15 * s.cores and total <= s.cores:
+        users = _users(s, pool)
+        outer = concurrent(s.run, users)
+        mean, peak = runnable(s.run, users)
+        amount = pool.amount or 1
+        beside = sum(p.amount or 0 for p in s.system.pools if p.spins and users & s.pids(p.contract))
+        crowded = mean > max(1.15 * s.cores, beside if outer == 1 else 0.0)
+        if not outer or (outer * amount <= s.cores and not crowded):
+            # Where two pools of one process explain what is runnable, they are a conflict of their own.
             continue
         share = max(1, s.cores // outer)
-        sizes = sorted({1, share} - {int(pool.amount or 0)})
+        sizes = sorted({1, share} - {int(amount)})
         remedies = [r for n in sizes for r in s.remedy(pool, amount=n)]
         if pool.spins:
             remedies += s.remedy(pool)
         crowd = max(0.0, mean - s.cores) / s.cores
         # A pool that sleeps when idle costs little even where there are too many threads.
         weight = 1.0 if pool.spins else 0.4
-        kind = "crowded_spinning_pool" if pool.spins else "crowded_pool"
-        manner = "whose idle workers stay awake" if pool.spins else "whose idle workers sleep"
-        claim = (
-            f"{outer} busy process{'es' * (outer > 1)} with {pool.amount:.0f} threads of {pool.name} each, {manner}, "
-            f"share {s.cores} cores: {mean:.1f} runnable threads on average, {peak:.0f} at the peak"
-        )
         yield Hypothesis(
-            kind,
-            claim,
+            "crowded_spinning_pool" if pool.spins else "crowded_pool",
+            _crowd_claim(pool, outer, s.cores, mean, peak),
             (pool.name,),
-            min(1.0, weight * (0.2 + crowd)) if crowd > 0 or outer > 1 else 0.1 * weight,
+            weight * min(1.0, 0.2 + crowd) if crowded else WEAK,
             (s.clause(pool.contract, pool.demand),),
             tuple(remedies),
-            {"processes": outer, "runnable_mean": round(mean, 2), "runnable_peak": round(peak, 2)},
+            {"processes": outer, "runnable_mean": round(mean, 2), "runnable_peak": round(peak, 2), "cores": s.cores},
             PREDICTED,
         )
+
+
+def _crowd_claim(pool: Pool, outer: int, cores: int, mean: float, peak: float) -> str:
+    manner = "stay awake" if pool.spins else "sleep"
+    who = f"{outer} busy processes" if outer > 1 else "several threads of one process"
+    return (
+        f"{who} use {pool.name} ({pool.amount:.0f} threads each, idle workers {manner}) on {cores} cores: "
+        f"{mean:.1f} runnable threads on average, {peak:.0f} at the peak"
+    )
 
 
 def ignores_quota(s: Situation) -> Iterator[Hypothesis]:

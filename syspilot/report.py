@@ -28,6 +28,7 @@ from syspilot.charts import (
 from syspilot.decision import Conflict, Decision, Sample, Trial
 from syspilot.measure import middle, spread
 from syspilot.records import Machine, Run
+from syspilot.session import Session
 from syspilot.timeline import Timeline, timeline
 
 Tone = Literal["gain", "none", "finding", "open"]
@@ -106,6 +107,7 @@ def render(decision: Decision, default: Run | None, best: Run | None) -> str:
         "again": _session_command(decision),
         "notes": _notes(decision, default, other),
         "objective": _objective_name(decision),
+        "disturbed": sum(t.disturbed for t in decision.trials),
         "written": time.strftime("%Y-%m-%d"),
     }
     text = _environment().get_template("report.html.j2").render(values)
@@ -286,6 +288,9 @@ def _picture(name: str, key: str, run: Run, line: Timeline | None, scale: tuple[
     svg = timeline_svg(line, key=key, title=f"Threads over time: {title}", cores=cores, span_s=span_s, top=top)
     short = line.end_s / span_s
     note = f" It takes {100 * short:.0f} % of the width: both runs have the same time scale." if short < 0.2 else ""
+    if Session.disturbed(run):
+        taken = 100 * (run.disturbance.others_share + run.disturbance.steal_share)
+        note += f" Others took {taken:.0f} % of the machine meanwhile, so some of the waiting is theirs."
     # Each text in the drawing was escaped by the XML writer.
     return Picture(title, end, Markup(svg), summary(line, cores) + note, _lane_rows(line))  # noqa: S704
 

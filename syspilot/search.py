@@ -96,6 +96,12 @@ def candidates(space: Space, hypotheses: Sequence[Hypothesis], limit: int) -> li
     return _varied(found, limit)
 
 
+def remedies_of(space: Space, hypothesis: Hypothesis) -> list[Mapping[str, str]]:
+    """The remedies of one hypothesis, the most promising first."""
+    found = [r.configuration for r in hypothesis.remedies]
+    return sorted(found, key=lambda c: (space.penalty(c), len(c)))
+
+
 def _varied(found: Sequence[Candidate], limit: int) -> list[Candidate]:
     """The best by prediction, but every hypothesis gets a first remedy tried before any gets a third."""
     chosen: list[Candidate] = []

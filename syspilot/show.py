@@ -148,7 +148,7 @@ def _answer(console: Console, x: Decision) -> None:
 def _advice(console: Console, x: Decision) -> None:
     suspects = [c for c in x.conflicts if c.verdict != "refuted" and (c.verdict == "confirmed" or c.strength >= 0.15)]
     tries = [c.remedy or (c.remedies[0] if c.remedies else {}) for c in suspects]
-    for remedy in [r for r in tries if r][:3]:
+    for remedy in [r for i, r in enumerate(tries) if r and r not in tries[:i]][:3]:
         console.print(f"to try: {escape(' '.join(f'{k}={v}' for k, v in remedy.items()))}")
     if suspects:
         console.print("to decide by measurement: [bold]syspilot tune[/]")

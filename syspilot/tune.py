@@ -23,12 +23,13 @@ def doctor(session: Session) -> d.Decision:
     situation = session.profile()
     found = h.derive(situation)
     space = search.Space(situation, session.application.tunables)
-    for hypothesis in found[: session.options.interventions]:
-        for candidate in search.candidates(space, [hypothesis], 1):
-            run = session.measure(candidate.configuration, "intervene")
-            if run.ok and session.left > 0 and session.conflict(hypothesis).verdict == "undecided":
+    likely = [x for x in found if x.strength > h.WEAK]
+    for hypothesis in likely[: session.options.interventions]:
+        for remedy in search.remedies_of(space, hypothesis)[:1]:
+            run = session.measure(remedy, "intervene")
+            if run.ok and session.left > 1 and session.conflict(hypothesis).verdict == "undecided":
                 session.measure({}, "intervene")
-                session.measure(candidate.configuration, "intervene")
+                session.measure(remedy, "intervene")
     return conclude(session, situation, found, "doctor", {}, None, "doctor changes nothing: `tune` decides")
 
 

@@ -68,18 +68,22 @@ def observed_system(system: System, run: Run) -> System:
 
 
 def _reported(run: Run, contract: m.Contract, what: str) -> float | None:
+    return max(reported_by_pid(run, contract, what).values(), default=None)
+
+
+def reported_by_pid(run: Run, contract: m.Contract, what: str) -> dict[int, float]:
+    """What each process reported of a property such as `workers.amount`; of several copies the largest."""
     names = {
         f"{contract.name}.{s.name}"
         for s in contract.signals
         if s.unreliable is None and what in {r.name for r in s.observes}
     }
-    values = [
-        float(r.value)
-        for x in run.inside
-        for r in x.readings
-        if r.signal in names and isinstance(r.value, int | float) and not isinstance(r.value, bool)
-    ]
-    return max(values, default=None)
+    found: dict[int, float] = {}
+    for report in run.inside:
+        for r in report.readings:
+            if r.signal in names and isinstance(r.value, int | float) and not isinstance(r.value, bool):
+                found[report.pid] = max(found.get(report.pid, 0.0), float(r.value))
+    return found
 
 
 def settings_seen(
