@@ -30,7 +30,6 @@ RESOURCES = (
     "io.bandwidth",
     "files",
 )
-BINDINGS = ("build", "process_start", "load", "import", "first_use", "session", "call")
 
 # Names that no contract may set: they load code, redirect traffic, or hold secrets.
 _FORBIDDEN_ENV = re.compile(
@@ -70,9 +69,7 @@ def subject(c: m.Contract) -> Found:
     """The contract does not say what it is about."""
     if not c.packages and not c.natives:
         help_text = 'add `package "NAME"` or `native "libNAME*.so*"`'
-        yield _d(
-            "LP102", "error", f"contract `{c.name}` names no package and no native library", c.span, help_text
-        )
+        yield _d("LP102", "error", f"contract `{c.name}` names no package and no native library", c.span, help_text)
 
 
 def versions(c: m.Contract) -> Found:
@@ -164,9 +161,7 @@ def cycles(c: m.Contract) -> Found:
             name = frontier.pop()
             if name == clause.name:
                 message = f"`{clause.name}` depends on itself"
-                yield _d(
-                    "LP111", "error", message, clause.span, "break the cycle: one of them needs a fixed value"
-                )
+                yield _d("LP111", "error", message, clause.span, "break the cycle: one of them needs a fixed value")
                 break
             if name not in seen:
                 seen.add(name)

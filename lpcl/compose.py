@@ -100,9 +100,7 @@ def parse_value(text: str, type_: m.Type) -> Value:
     return text
 
 
-def resolve(
-    contract: m.Contract, machine: Mapping[str, Value], environ: Mapping[str, str] | None = None
-) -> Resolved:
+def resolve(contract: m.Contract, machine: Mapping[str, Value], environ: Mapping[str, str] | None = None) -> Resolved:
     """The controls and pools of one contract.
 
     Args:
@@ -274,9 +272,7 @@ def ways_to(
             for way in control.ways:
                 if way.kind != "env" or way.deprecated is not None:
                     continue
-                pool = next(
-                    p for p in resolve(contract, machine, base | {way.label: text}).pools if p.demand is demand
-                )
+                pool = next(p for p in resolve(contract, machine, base | {way.label: text}).pools if p.demand is demand)
                 fits = pool.amount == amount if amount is not None else quiet and not pool.spins
                 if fits:
                     found.append(Setting(contract.name, control.name, way, text))

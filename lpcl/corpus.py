@@ -22,7 +22,6 @@ from lpcl.parse import parse
 
 CONTRACT, EVIDENCE, METADATA = "contract.lpcl", "evidence.jsonl", "METADATA.toml"
 MAX_EVIDENCE_BYTES = 64 << 20
-TRUST = ("drafted", "grounded", "probed", "reviewed")
 
 
 class CorpusError(LpcError, OSError):
@@ -58,7 +57,7 @@ class Entry:
     diagnostics: tuple[Diagnostic, ...]
 
     def trust(self, clause: m.Clause) -> str:
-        """The trust level of a clause: that of its weakest evidence."""
+        """The trust level of a clause: drafted, grounded or reviewed, that of its weakest evidence."""
         found = [self.cited[i] for i in clause.evidence if i in self.cited]
         if not found or len(found) < len(clause.evidence):
             return "drafted"
@@ -97,9 +96,7 @@ def read_evidence(path: Path) -> tuple[dict[str, Cited], tuple[Diagnostic, ...]]
             found.append(Diagnostic("LP152", "error", message, span, file=str(path)))
             continue
         if record.id in cited:
-            found.append(
-                Diagnostic("LP153", "error", f"evidence `{record.id}` stands twice", span, file=str(path))
-            )
+            found.append(Diagnostic("LP153", "error", f"evidence `{record.id}` stands twice", span, file=str(path)))
         cited[record.id] = record
     return cited, tuple(found)
 

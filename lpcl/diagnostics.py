@@ -16,10 +16,6 @@ class LpcError(Exception):
     """Base of the errors that the package raises on misuse of its API."""
 
 
-class LpcValueError(LpcError, ValueError):
-    """An argument has a value that the function cannot take."""
-
-
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
     """One finding.

@@ -34,9 +34,7 @@ _NAMES = {
     "$END": "the end of the file",
     "COMPARE": "a comparison",
 }
-_CLAUSE_WORDS = frozenset(
-    {"package", "native", "summary", "uses", "demand", "assume", "control", "signal", "mitigate"}
-)
+_CLAUSE_WORDS = frozenset({"package", "native", "summary", "uses", "demand", "assume", "control", "signal", "mitigate"})
 _SCAN = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|[{}]|[A-Za-z_]\w*|\d+|\S')
 _GLUED = re.compile(r"[A-Za-z0-9_]")
 

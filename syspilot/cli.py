@@ -205,10 +205,11 @@ def _session_inner(args: argparse.Namespace, mode: str) -> int:
         session = Session(application, entries, facts(), dict(os.environ), options, progress.notify)
         decision = (doctor if mode == "doctor" else tune)(session)
     saved = d.save(decision, folder)
-    default, best = session.representative({}), session.representative(decision.configuration)
+    shown = decision.configuration or next((c.remedy for c in decision.confirmed), {})
+    default, best = session.representative({}), session.representative(shown) if shown else None
     report = args.report or folder / f"{mode}.html"
     report.parent.mkdir(parents=True, exist_ok=True)
-    report.write_text(render(decision, default, best if decision.configuration else None), "utf-8")
+    report.write_text(render(decision, default, best), "utf-8")
     if args.json:
         print(decision.model_dump_json(indent=2))
     else:

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from syspilot.app import Application
 from syspilot.hypotheses import Hazard, Hypothesis
 from syspilot.records import SCHEMA_VERSION, Machine, Record
 from syspilot.verify import SettingSeen
@@ -228,8 +227,3 @@ def _docker_lines(env: Mapping[str, str]) -> list[str]:
 
 def _escape(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("$", "\\$").replace("`", "\\`")
-
-
-def application_of(decision: Decision, tunables: Application) -> Application:
-    """The application of a decision, for a run under its configuration."""
-    return Application(decision.command, tunables.tunables)

@@ -127,7 +127,7 @@ class InsideReport(Record):
         native_readings: see `Reading`.
         environ: the values of the variables that were asked for, as the process sees them at exit.
         python_threads: threads that `threading` knew at exit; start_method: multiprocessing's, if it was loaded.
-        forked_after: libraries' shared objects that were mapped when this process was forked (empty unless forked).
+        forked: whether it was forked, rather than started, from a Python process.
         parent_threads_at_fork: number of OS threads the parent had when it forked this process, else None.
         libraries: shared objects in its map at that moment; notes: parts of the report that could not be had.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lpcl.compose import System, compose
@@ -132,15 +132,6 @@ def tunable_values(tunable: Tunable, cores: int) -> list[str]:
     wanted = (cores, 1, max(1, cores // 2), 2 * cores)
     nearest = [min(numbers, key=lambda n, w=w: (abs(n - w), n)) for w in wanted]  # type: ignore[misc]
     return [str(n) for n in dict.fromkeys(nearest)]
-
-
-def neighbours(tunable: Tunable, value: str) -> Iterator[str]:
-    """The values next to one, below and above."""
-    if value in tunable.values:
-        at = tunable.values.index(value)
-        for i in (at - 1, at + 1):
-            if 0 <= i < len(tunable.values):
-                yield tunable.values[i]
 
 
 def escape(space: Space, tried: set[Signature], base: Mapping[str, str], rng: random.Random) -> Candidate | None:

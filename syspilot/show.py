@@ -96,17 +96,21 @@ def _pools(console: Console, x: Decision) -> None:
     copies = {lib.contract: len(lib.copies) for lib in x.libraries if lib.contract}
     for p in x.pools:
         amount = p["amount"]
+        if not isinstance(amount, float):
+            continue
         idle = str(p["idle"]).replace("_", " ")
         awake = p["awake_s"]
         if isinstance(awake, float) and p["spins"]:
             idle += f", awake {awake * 1000:.3g} ms"
-        shown = f"{amount:.0f}" if isinstance(amount, float) else "not known"
         contract = str(p["name"]).split(".")[0]
-        table.add_row(escape(str(p["name"])), shown, idle, str(copies.get(contract) or ""))
-    if x.pools:
+        table.add_row(escape(str(p["name"])), f"{amount:.0f}", idle, str(copies.get(contract) or ""))
+    if table.row_count:
         console.print(table)
+    unknown = [str(p["name"]) for p in x.pools if not isinstance(p["amount"], float)]
+    if unknown:
+        console.print(f"[dim]sized by the application's calls: {escape(', '.join(unknown))}[/]", soft_wrap=True)
     if x.uncovered:
-        console.print(f"[dim]loaded, native, without a contract: {escape(', '.join(x.uncovered))}[/]")
+        console.print(f"[dim]loaded, native, without a contract: {escape(', '.join(x.uncovered))}[/]", soft_wrap=True)
     console.print()
 
 
