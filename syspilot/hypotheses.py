@@ -15,7 +15,7 @@ from lpcl.compose import Pool, Resolved, Setting, System, ways_to
 from lpcl.corpus import Entry
 from lpcl.expr import Value, evaluate
 from syspilot.app import Library
-from syspilot.records import Run
+from syspilot.records import InsideReport, Run
 from syspilot.verify import reported_by_pid
 
 
@@ -357,7 +357,7 @@ def hazards(situation: Situation) -> tuple[Hazard, ...]:
 
 
 def _fork_hazards(s: Situation) -> Iterator[Hazard]:
-    forked = [r for r in s.run.inside if r.forked and (r.parent_threads_at_fork or 0) > 1]
+    forked = [r for r in s.run.inside if r.forked and _beyond_load(s, r) > 0]
     if not forked:
         return
     parents = {r.parent for r in forked}
@@ -380,6 +380,21 @@ def _fork_hazards(s: Situation) -> Iterator[Hazard]:
                     assumption.remedies,
                     (s.clause(resolved.contract.name, assumption),),
                 )
+
+
+def _beyond_load(s: Situation, child: InsideReport) -> float:
+    """Threads that the parent had at the fork beyond its main thread and the pools that exist once they are loaded.
+
+    A pool that is created at its first use has been used only if there are such threads.
+    """
+    libraries = [x for x in s.libraries if x.entry is not None and child.parent in x.pids]
+    at_load = 0.0
+    for library in libraries:
+        member = s.system.member(library.entry.contract.name) if library.entry else None
+        for pool in member.pools if member else ():
+            if pool.demand.created in {"load", "import"} and pool.amount:
+                at_load += (pool.amount - 1) * max(1, len(library.copies))
+    return (child.parent_threads_at_fork or 0) - 1 - at_load
 
 
 def _excused(resolved: Resolved, forbids: m.Forbids) -> bool:
