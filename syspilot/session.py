@@ -21,8 +21,8 @@ from syspilot.verify import inside_spec, observed_system
 
 # Another program that takes more than this share of the machine during a run spoils the comparison.
 DISTURBED = 0.08
-# An intervention counts as a confirmation from these ratios on; below one over them as a refutation.
-CONFIRM_OBJECTIVE, CONFIRM_CPU = 1.10, 1.10
+# An intervention counts as a confirmation from these ratios of objective and CPU seconds on, as a refutation up to this.
+CONFIRM_OBJECTIVE, CONFIRM_CPU, REFUTE_OBJECTIVE = 1.10, 1.10, 1.02
 # A gain below this is not worth a setting; without a hypothesis that predicted it, it has to be larger.
 WORTH, WORTH_UNPREDICTED = 1.03, 1.10
 # Fresh pairs that a confirmation needs: few tell a large gain, a small one looks like noise for longer.
@@ -198,18 +198,22 @@ class Session:
 
     def conflict(self, hypothesis: h.Hypothesis) -> d.Conflict:
         """A hypothesis with the verdict that the runs so far give it."""
-        best: tuple[float, Mapping[str, str]] | None = None
         default = self.values({})
+        gains: list[tuple[float, h.Remedy]] = []
         for remedy in hypothesis.remedies:
             values = self.values(remedy.configuration)
             if values and default:
-                gain = self.gain(middle(default), middle(values))
-                if best is None or gain > best[0]:
-                    best = (gain, remedy.configuration)
+                gains.append((self.gain(middle(default), middle(values)), remedy))
         verdict: d.Verdict = "undecided"
         figures: dict[str, float | int | str] = {}
-        if best is not None:
-            verdict, figures = self._verdict(best[1], best[0])
+        shown: Mapping[str, str] = {}
+        if gains:
+            gain, best = max(gains, key=lambda x: x[0])
+            vain = _in_vain(hypothesis, gains)
+            if vain is not None:
+                gain, best = vain
+            shown = best.configuration
+            verdict, figures = self._verdict(shown, gain)
         return d.Conflict(
             id=hypothesis.id,
             kind=hypothesis.kind,
@@ -220,7 +224,7 @@ class Session:
             clauses=d.clause_records(hypothesis),
             predicts=hypothesis.predicts,
             observed=dict(hypothesis.observed),
-            remedy=dict(best[1]) if best else {},
+            remedy=dict(shown),
             remedies=tuple(r.configuration for r in hypothesis.remedies),
             figures=figures,
         )
@@ -246,7 +250,20 @@ class Session:
         if gain >= CONFIRM_OBJECTIVE and cpu >= CONFIRM_CPU:
             return "confirmed", figures
         # A remedy that does not help on the same work has refuted its claim; between the two the runs do not tell.
-        return ("refuted" if gain <= 1.02 else "undecided"), figures
+        return ("refuted" if gain <= REFUTE_OBJECTIVE else "undecided"), figures
+
+
+def _in_vain(hypothesis: h.Hypothesis, gains: Sequence[tuple[float, h.Remedy]]) -> tuple[float, h.Remedy] | None:
+    """The best remedy of a pool whose own remedies were all tried in vain, for a claim about several pools.
+
+    Such a pool has no part in the conflict, however much the remedies of the others help.
+    """
+    contracts = {name.split(".")[0] for name in hypothesis.pools}
+    for contract in sorted(contracts) if len(contracts) > 1 else ():
+        own = [x for x in gains if {s.contract for s in x[1].settings} == {contract}]
+        if own and max(g for g, _ in own) <= REFUTE_OBJECTIVE:
+            return max(own, key=lambda x: x[0])
+    return None
 
 
 def machine_facts(machine: Machine) -> dict[str, Value]:

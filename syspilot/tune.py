@@ -169,7 +169,7 @@ class _Selection:
             self._round(contenders, fresh, base, round_)
             round_ += 1
             if len(contenders) == 2:
-                loser = _loser(session, fresh)
+                loser = _loser(session, contenders)
                 contenders.pop(loser)
                 fresh = {0: fresh[1 - loser]}
             ratio = paired_ratio(base, fresh[0], maximise=session.options.maximise)
@@ -233,9 +233,14 @@ class _Selection:
         return {}, ratio, "no significant gain: the best candidate does not beat the default beyond the noise"
 
 
-def _loser(session: Session, fresh: Mapping[int, Sequence[float]]) -> int:
-    first, second = middle(fresh[0]), middle(fresh[1])
-    return 1 if session.better(first, second) or first == second else 0
+def _loser(session: Session, contenders: Sequence[Mapping[str, str]]) -> int:
+    """Which of two contenders to drop: the simpler, first one stays unless the other is clearly better.
+
+    What disturbs a run makes it slower, so that the best run of each says more than its middle.
+    """
+    best = max if session.options.maximise else min
+    first, second = (best(session.values(c)) for c in contenders)
+    return 0 if session.gain(first, second) > 1.05 else 1
 
 
 def _nothing(ranked: Sequence[Mapping[str, str]], found: Sequence[h.Hypothesis]) -> str:

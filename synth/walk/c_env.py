@@ -26,6 +26,7 @@ from synth.walk.syntax import brief, descend, text_of
 
 See = Callable[..., Observation]
 _NAME = re.compile(r"^[A-Za-z_*][A-Za-z0-9_*]*$")
+_MANY = 50  # uses of one variable that are looked at
 _LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 
@@ -95,15 +96,28 @@ def _names(file: CFile, index: CIndex, node: Node | None, depth: int = 0) -> lis
 def _named(file: CFile, index: CIndex, node: Node, name: str, depth: int) -> list[str]:
     owner = file.function(node)
     if owner is not None:
-        for inner in descend(owner):
-            if inner.type == "init_declarator" and function_name(inner) == name and inner.end_byte <= node.start_byte:
-                return _names(file, index, inner.child_by_field_name("value"), depth + 1)
+        declared = _declarator(file, owner, name, node.start_byte)
+        if declared is not None:
+            return _names(file, index, declared.child_by_field_name("value"), depth + 1)
         if name in parameter_names(owner):
             return []
     constant = index.constants.get(name)
     text = constant.text if constant is not None else index.globals.get(name, "")
     found = _LITERAL.findall(text)
     return ["".join(found)] if found else []
+
+
+def _declarator(file: CFile, owner: Node, name: str, before: int) -> Node | None:
+    """The declaration of a local variable with a value, above a byte offset."""
+    for use in file.named(owner, name)[:_MANY]:
+        if use.start_byte >= before:
+            return None
+        for parent in file.tree.ancestors(use):
+            if parent.type == "init_declarator" and function_name(parent) == name:
+                return parent
+            if parent.type not in ("pointer_declarator", "array_declarator", "reference_declarator"):
+                break
+    return None
 
 
 def _usable(names: list[str]) -> list[str]:
@@ -172,9 +186,11 @@ def _uses(file: CFile, node: Node, variable: str) -> Iterator[Node]:
     owner = file.function(node)
     if owner is None or not variable:
         return
-    for inner in descend(owner):
-        if inner.type == "identifier" and inner.start_byte > node.end_byte and text_of(inner) == variable:
+    for place, inner in enumerate(file.named(owner, variable)):
+        if inner.start_byte > node.end_byte:
             yield inner
+        if place > _MANY:
+            return
 
 
 def _type(file: CFile, node: Node, variable: str) -> str | None:
@@ -251,9 +267,9 @@ def _branch_default(file: CFile, index: CIndex, node: Node, branch: Node) -> str
         return None
     name = text_of(target.child_by_field_name("left"))
     owner = file.function(node)
-    for inner in descend(owner) if owner is not None else []:
-        if inner.type == "init_declarator" and function_name(inner) == name and inner.start_byte < target.start_byte:
-            return brief(inner.child_by_field_name("value"))
+    declared = _declarator(file, owner, name, target.start_byte) if owner is not None else None
+    if declared is not None:
+        return brief(declared.child_by_field_name("value"))
     return index.globals.get(name)
 
 

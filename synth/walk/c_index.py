@@ -13,7 +13,7 @@ from tree_sitter import Language, Node, Tree
 
 from synth.records import Role, When
 from synth.walk.roles import role_of
-from synth.walk.syntax import PARSE_SECONDS, Nodes, ParseTimeoutError, brief, lines_of, parse, text_of
+from synth.walk.syntax import PARSE_SECONDS, Nodes, NotParsedError, brief, lines_of, parse, text_of
 
 C = Language(tree_sitter_c.language())
 CPP = Language(tree_sitter_cpp.language())
@@ -68,6 +68,7 @@ class CFile:
     tree: Nodes
     language: Literal["c", "cpp"]
     owners: dict[int, Node] = field(default_factory=dict)
+    _named: dict[tuple[int, str], list[Node]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Find the function around every node in one pass."""
@@ -78,6 +79,15 @@ class CFile:
                 owner = parent
             if owner is not None:
                 self.owners[node.id] = owner
+
+    def named(self, owner: Node, name: str) -> list[Node]:
+        """Identifiers of a name inside a function, in source order."""
+        if not self._named:
+            for node in self.tree.nodes:
+                around = self.owners.get(node.id) if node.type == "identifier" else None
+                if around is not None:
+                    self._named.setdefault((around.id, text_of(node)), []).append(node)
+        return self._named.get((owner.id, name), [])
 
     def function(self, node: Node) -> Node | None:
         """The function definition around a node."""
@@ -176,7 +186,7 @@ class CIndex:
             try:
                 language = language_of(path, source)
                 tree = parse_c(source, language)
-            except ParseTimeoutError:
+            except NotParsedError:
                 continue
             index._trees[path] = (len(source), tree)
             index._gather(CFile(Nodes(tree.root_node), language), path, role_of(path), source)

@@ -10,11 +10,11 @@ from tree_sitter import Node, Tree
 
 from synth.records import Role, When
 from synth.walk.python_facts import Facts, Function, gather
-from synth.walk.python_scope import PYTHON, PyFile, Scope, dotted
+from synth.walk.python_scope import PyFile, Scope, dotted, parse_python
 from synth.walk.python_values import UNKNOWN, Value
 from synth.walk.python_wrappers import CONSTRUCTORS, Wrapper, find_wrappers
 from synth.walk.roles import role_of
-from synth.walk.syntax import PARSE_SECONDS, ParseTimeoutError, parse
+from synth.walk.syntax import PARSE_SECONDS, NotParsedError
 
 Entity = tuple[str, str]  # (module, qualified name inside it)
 RUNS = frozenset({Role.LIBRARY, Role.VENDORED})  # roles whose module level runs in an application
@@ -71,8 +71,8 @@ class PackageIndex:
             if role(path) not in RUNS and not ENVIRONMENT.search(source):
                 continue  # it says nothing about what the package does in an application
             try:
-                tree = parse(PYTHON, source, seconds=seconds)
-            except ParseTimeoutError as error:
+                tree = parse_python(source, seconds=seconds)
+            except NotParsedError as error:
                 index.failed[path] = str(error)
                 continue
             name, is_package = module_name(path, packages)
@@ -101,7 +101,7 @@ class PackageIndex:
     def pyfile(self, file: str, source: bytes, *, seconds: float = PARSE_SECONDS) -> PyFile:
         """The parsed file, from the pre-pass where it is kept there."""
         kept = self._trees.get(file)
-        tree = kept[1] if kept and kept[0] == len(source) else parse(PYTHON, source, seconds=seconds)
+        tree = kept[1] if kept and kept[0] == len(source) else parse_python(source, seconds=seconds)
         facts = self.files.get(file)
         name, is_package = (facts.module, facts.is_package) if facts else module_name(file, set())
         pyfile = PyFile(tree.root_node, name, is_package=is_package)
@@ -116,7 +116,7 @@ class PackageIndex:
         if facts.file not in self._opened:
             try:
                 self._opened[facts.file] = self.pyfile(facts.file, self._sources[facts.file])
-            except ParseTimeoutError:
+            except NotParsedError:
                 return None
         return self._opened[facts.file]
 

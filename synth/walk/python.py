@@ -32,7 +32,7 @@ def walk_python(
         seconds: parse limit, where the index did not keep the tree.
 
     Raises:
-        ParseTimeoutError: the file took too long to parse.
+        NotParsedError: the file took too long to parse.
     """
     pyfile = index.pyfile(file, source, seconds=seconds)
     walk = FileWalk(pyfile, Cited(source, file, role, "python"), index)

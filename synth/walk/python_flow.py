@@ -132,12 +132,8 @@ def _assigned_type(pyfile: PyFile, assignment: Node) -> str | None:
 
 def _used_as(pyfile: PyFile, name: str, holder: Node, after: int) -> str | None:
     """Type that a local name is converted to further down."""
-    looked = 0
-    for use in descend(holder):
-        if use.type != "identifier" or use.start_byte < after or text_of(use) != name:
-            continue
-        looked += 1
-        if looked > 8:
+    for looked, use in enumerate(pyfile.uses(name, after)):
+        if looked >= 8 or use.start_byte > holder.end_byte:
             return None
         node, parent = use, pyfile.tree.parent(use)
         while parent is not None and (

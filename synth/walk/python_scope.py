@@ -2,23 +2,45 @@
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 import tree_sitter_python
-from tree_sitter import Language, Node
+from tree_sitter import Language, Node, Tree
 
 from synth.walk.python_values import UNKNOWN, Choice, Value, choice, evaluate, items
-from synth.walk.syntax import Nodes, text_of
+from synth.walk.syntax import PARSE_SECONDS, Nodes, TooDeepError, parse, text_of
 
 PYTHON = Language(tree_sitter_python.language())
+MAX_WIDTHS = 400  # distinct indentations of one file; see `parse_python`
+MAX_INDENT = 10_000  # bytes of one indentation
 MAX_DEFINITIONS = 6  # assignments to one name that are looked at
-MAX_DOTS = 20  # components of a dotted name
+MAX_DOTS = 12  # components of a dotted name
 MAX_LOOKUPS = 12  # names that are followed to get at one value
 _DEFINING = frozenset({"function_definition", "class_definition", "lambda"})
 
+_INDENT = re.compile(rb"(?:\A|[\n\r\f])([ \t]*)")
+
 Bindings = Mapping[str, Value]
+
+
+def parse_python(source: bytes, *, seconds: float = PARSE_SECONDS) -> Tree:
+    """Parse a Python file.
+
+    The grammar's scanner writes its stack of indentations into a buffer of a fixed size and crashes the process when
+    some 500 do not fit. The stack only grows by wider indentations, so a file with few distinct widths is safe; the
+    language itself allows 100 levels.
+
+    Raises:
+        NotParsedError: it took too long, or has too many indentations.
+    """
+    widths = {len(indent.replace(b"\t", b" " * 8)) for indent in set(_INDENT.findall(source))}
+    if len(widths) > MAX_WIDTHS or max(widths, default=0) > MAX_INDENT:
+        raise TooDeepError(f"more than {MAX_WIDTHS} indentations, or one of more than {MAX_INDENT} columns")
+    return parse(PYTHON, source, seconds=seconds)
 
 
 class Resolver(Protocol):
@@ -125,9 +147,20 @@ class PyFile:
         self.index: Resolver | None = None
         self._busy: set[tuple[int, str]] = set()
         self._depth = 0
+        self._identifiers: dict[str, list[Node]] = {}
         self._collect()
 
     # scopes and definitions
+
+    def uses(self, name: str, after: int) -> Iterator[Node]:
+        """Identifiers of a name that start after a byte offset, in source order, whatever their scope."""
+        if not self._identifiers:
+            for node in self.tree.nodes:
+                if node.type == "identifier":
+                    self._identifiers.setdefault(text_of(node), []).append(node)
+        found = self._identifiers.get(name, [])
+        for place in range(bisect_left(found, after, key=_start), len(found)):
+            yield found[place]
 
     def scope(self, node: Node) -> Scope:
         """The scope that an expression is evaluated in."""
@@ -345,6 +378,10 @@ class PyFile:
             if name in scope.names:
                 return scope.names[name]
         return []
+
+
+def _start(node: Node) -> int:
+    return node.start_byte
 
 
 def _picked(value: Value, path: tuple[int, ...]) -> Value:

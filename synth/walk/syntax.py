@@ -20,8 +20,16 @@ _CHUNK = 1 << 16
 _STRINGS = frozenset({"string", "string_literal"})
 
 
-class ParseTimeoutError(Exception):
+class NotParsedError(Exception):
+    """A file was not parsed, for the reason given."""
+
+
+class ParseTimeoutError(NotParsedError):
     """A file took longer to parse than its limit."""
+
+
+class TooDeepError(NotParsedError):
+    """A file is nested in a way that the parser does not survive."""
 
 
 def split_lines(raw: bytes) -> list[bytes]:

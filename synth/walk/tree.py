@@ -22,7 +22,7 @@ from synth.walk.index import ENVIRONMENT, RUNS, PackageIndex
 from synth.walk.python import walk_python
 from synth.walk.python_docs import walk_docstrings
 from synth.walk.roles import role_of
-from synth.walk.syntax import PARSE_SECONDS, ParseTimeoutError
+from synth.walk.syntax import PARSE_SECONDS, NotParsedError
 from synth.walk.text import TEXT_SUFFIXES, walk_text
 
 __all__ = ["Limits", "read_files", "role_of", "walk_release"]
@@ -278,7 +278,7 @@ class _Worker:
             if family is not None:
                 return walk_defaults(self.files.tables[path], path, role, family), None
             return walk_text(self.files.text[path], path, role), None
-        except ParseTimeoutError as error:
+        except NotParsedError as error:
             raw = (self.files.python if group == "python" else self.files.c)[path]
             return walk_text(raw, path, role), Skipped(file=path, why=f"searched as text only: {error}")
         except Exception as error:  # noqa: BLE001 - one odd file must not lose the release
@@ -353,6 +353,6 @@ def _docstrings(files: _Files, index: PackageIndex, seen: Iterable[Observation])
         if role_of(path) in RUNS and pattern.search(raw):
             try:
                 found.extend(walk_docstrings(index.pyfile(path, raw), raw, path, role_of(path), names))
-            except ParseTimeoutError:
+            except NotParsedError:
                 continue
     return found
