@@ -21,7 +21,7 @@ from syspilot.verify import inside_spec, observed_system
 
 # Another program that takes more than this share of the machine during a run spoils the comparison.
 DISTURBED = 0.08
-# An intervention counts as a confirmation from these ratios of objective and CPU seconds on, as a refutation up to this.
+# An intervention confirms from these ratios of objective and CPU seconds on, and refutes up to this one.
 CONFIRM_OBJECTIVE, CONFIRM_CPU, REFUTE_OBJECTIVE = 1.10, 1.10, 1.02
 # A gain below this is not worth a setting; without a hypothesis that predicted it, it has to be larger.
 WORTH, WORTH_UNPREDICTED = 1.03, 1.10
