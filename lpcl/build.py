@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from lark import Token, Tree
@@ -242,7 +243,8 @@ class Builder:
         if kind in {"number", "quantity"}:
             try:
                 value, unit = split_quantity(str(c[0]))
-            except ValueError:  # more digits than Python converts
+                value = value if abs(value) < math.inf else int(value)  # int() refuses an infinite one
+            except (ValueError, OverflowError):  # more digits than Python converts
                 self.diagnostics.append(Diagnostic("LP006", "error", "number is too long", span, "", self.file))
                 value, unit = 0, ""
             return m.Number(value, unit, span)

@@ -35,11 +35,12 @@ RESOURCES = (
 _FORBIDDEN_ENV = re.compile(
     r"^(LD_.*|DYLD_.*|PYTHON(PATH|HOME|STARTUP|INSPECT|BREAKPOINT|EXECUTABLE|USERBASE|WARNINGS|PYCACHEPREFIX)"
     r"|PATH|HOME|SHELL|IFS|ENV|BASH_ENV|GCONV_PATH|NODE_OPTIONS|PERL5(LIB|OPT)|RUBY(LIB|OPT)|JAVA_TOOL_OPTIONS"
-    r"|GLIBC_TUNABLES|GIT_.*|SSH_.*|PIP_.*|UV_.*|AWS_.*|OPENAI_.*"
+    r"|OMP_TOOL.*|OCL_ICD_.*|CUDA_INJECTION.*|MALLOC_TRACE|NVBLAS_CONFIG_FILE|GLIBC_TUNABLES|GIT_.*|SSH_.*|PIP_.*|UV_.*|AWS_.*|OPENAI_.*"
     r"|.*_PROXY|.*(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|CREDENTIALS?|PRIVATE_KEY).*)$",
     re.IGNORECASE,
 )
-_ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
+_ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\Z")
+_NO_SIGNAL = re.compile(r"/(\.\.|root|cwd|exe|fd|fdinfo|map_files|mem|environ)(/|$)")
 _EVIDENCE_ID = re.compile(r"^[a-z][a-z0-9_]*$")
 
 Found = Iterator[Diagnostic]
@@ -97,10 +98,10 @@ def evidence(c: m.Contract) -> Found:
 
 def resource(c: m.Contract) -> Found:
     """A resource that the tuner does not know."""
-    for d in c.demands:
-        if d.resource.name not in RESOURCES:
-            help_text = _near(d.resource.name, list(RESOURCES), f"one of {', '.join(RESOURCES)}")
-            yield _d("LP107", "error", f"`{d.resource.name}` is no resource", d.resource.span, help_text)
+    for ref in (*(d.resource for d in c.demands), *(s.resource for a in c.assumptions for s in a.sizes)):
+        if ref.name not in RESOURCES:
+            help_text = _near(ref.name, list(RESOURCES), f"one of {', '.join(RESOURCES)}")
+            yield _d("LP107", "error", f"`{ref.name}` is no resource", ref.span, help_text)
 
 
 def _known_names(c: m.Contract) -> set[str]:
@@ -114,6 +115,7 @@ def _known_names(c: m.Contract) -> set[str]:
 def dangling(c: m.Contract) -> Found:
     """A reference to nothing."""
     names = _known_names(c)
+    suggestions = 20  # each costs a comparison with every name
     for clause in c.clauses:
         resources: set[int] = set()
         if isinstance(clause, m.Demand):
@@ -129,7 +131,9 @@ def dangling(c: m.Contract) -> Found:
                 facts = [f"machine.{f}" for f in MACHINE_FACTS]
                 help_text = _near(ref.name, facts, f"facts are {', '.join(MACHINE_FACTS)}")
             else:
-                help_text = _near(ref.name, sorted(names), "name a control, a demand or a fact `machine.x`")
+                suggestions -= 1
+                near = sorted(names) if suggestions >= 0 else []
+                help_text = _near(ref.name, near, "name a control, a demand or a fact `machine.x`")
             yield _d("LP108", "error", f"`{ref.name}` refers to nothing", ref.span, help_text)
 
 
@@ -159,7 +163,7 @@ def cycles(c: m.Contract) -> Found:
         seen, frontier = set[str](), set(graph[clause.name])
         while frontier:
             name = frontier.pop()
-            if name == clause.name:
+            if name == clause.name or (isinstance(clause, m.Demand) and name == f"{clause.name}.amount"):
                 message = f"`{clause.name}` depends on itself"
                 yield _d("LP111", "error", message, clause.span, "break the cycle: one of them needs a fixed value")
                 break
@@ -181,7 +185,8 @@ def env_claims(c: m.Contract) -> Found:
             if other is not None and names[0] == name and other.env_names()[0] == name:
                 message = f"`{control.name}` and `{other.name}` both claim `{name}`"
                 yield _d("LP113", "error", message, control.span, "one variable sets one control: merge them")
-            claimed.setdefault(name, control)
+            if names[0] == name:
+                claimed.setdefault(name, control)
 
 
 def env_names(c: m.Contract) -> Found:
@@ -207,10 +212,10 @@ def ways(c: m.Contract) -> Found:
 def types(c: m.Contract) -> Found:
     """A default or range whose type is not the control's."""
     for control in c.controls:
-        values = {"default": control.default}
+        values = [("default", control.default)]
         if control.range is not None:
-            values |= {"range": control.range.low}
-        for what, e in values.items():
+            values += [("range", control.range.low), ("range", control.range.high)]
+        for what, e in values:
             kind = _literal_kind(e)
             if kind and kind not in _FITS[control.type.name]:
                 message = f"the {what} of `{control.name}` is {kind}, not {control.type.name}"
@@ -261,7 +266,7 @@ def ranges(c: m.Contract) -> Found:
             continue
         low, high = evaluate(r.low, {}), evaluate(r.high, {})
         if isinstance(low, int | float) and isinstance(high, int | float) and low > high:
-            yield _d("LP119", "error", f"the range of `{control.name}` is empty", r.span, "write LOW..HIGH")
+            yield _d("LP119", "error", f"the range of `{control.name}` is empty", r.span, "write LOW to HIGH")
         step = evaluate(r.step, {}) if r.step is not None else None
         if isinstance(step, int | float) and step <= 0:
             yield _d("LP120", "error", f"the step of `{control.name}` is not positive", r.span)
@@ -334,7 +339,7 @@ def signals(c: m.Contract) -> Found:
             help_text = 'add `native "libNAME*.so*"` to the contract: symbols are looked up there only'
             yield _d("LP129", "error", f"`signal {s.name}` reads a symbol of no library", s.span, help_text)
         path = s.read.target[0]
-        if s.read.kind == "file" and not path.startswith(("/proc/", "/sys/")):
+        if s.read.kind == "file" and (not path.startswith(("/proc/", "/sys/")) or _NO_SIGNAL.search(path)):
             yield _d("LP130", "error", f"`{path}` is not under /proc or /sys", s.read.span)
         if s.read.kind == "call" and c.packages and "." not in path:
             yield _d("LP131", "error", f"`{path}` is no dotted name", s.read.span, "write `package.function`")

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 
-from lpcl.diagnostics import Diagnostic, render, render_json
+from lpcl.diagnostics import Diagnostic, LpcError, render, render_json
 
 EXAMPLES = """examples:
   lpcl check corpus/                 every contract of a corpus, with its evidence
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     try:
         return {"check": _check, "fmt": _fmt, "show": _show}[args.command](args)
-    except OSError as error:
+    except (OSError, UnicodeError, LpcError) as error:
         print(f"lpcl: error: {error}", file=sys.stderr)
         return 2
 
@@ -89,9 +89,10 @@ def _check(args: argparse.Namespace) -> int:
 def _fmt(args: argparse.Namespace) -> int:
     from lpcl.format import format_text  # noqa: PLC0415
 
-    code = 0
+    code, count = 0, 0
     for path in _files(args.paths):
-        text = path.read_text("utf-8")
+        count += 1
+        text = path.read_bytes().decode("utf-8")
         result, diagnostics = format_text(text, file=str(path))
         if result is None:
             for d in diagnostics:
@@ -102,7 +103,10 @@ def _fmt(args: argparse.Namespace) -> int:
             if args.check:
                 code = max(code, 1)
             else:
-                path.write_text(result, "utf-8")
+                path.write_text(result, "utf-8", newline="\n")
+    if not count:
+        print("lpcl: error: no `.lpcl` file there", file=sys.stderr)
+        return 2
     return code
 
 

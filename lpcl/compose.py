@@ -17,6 +17,8 @@ from lpcl.expr import Value, evaluate
 AWAKE_S = 1e-4
 # Clock ticks a second, within the factor of two that matters for a wait of "long" or "short".
 CYCLES_PER_S = 2.5e9
+# Controls that need each other in a longer chain than this are unknown.
+MAX_CHAIN = 64
 BUSY = frozenset({"spin", "spin_then_block", "yield"})
 
 
@@ -111,7 +113,7 @@ def resolve(contract: m.Contract, machine: Mapping[str, Value], environ: Mapping
     resolver = _Resolver(contract, machine, environ or {})
     for control in contract.controls:
         resolver.control(control)
-    pools = tuple(resolver.pool(d) for d in contract.demands)
+    pools = tuple(resolver.pool(d) for d in contract.demands if resolver.active(d.condition))
     values = {c.name: resolver.values.get(c.name) for c in contract.controls}
     return Resolved(contract, values, resolver.set_by, pools, resolver.reasons)
 
@@ -129,10 +131,12 @@ class _Resolver:
         self.done: set[str] = set()
 
     def control(self, control: m.Control) -> Value:
-        if control.name in self.done or control.name in self.open:
+        if control.name in self.done | self.open or len(self.open) >= MAX_CHAIN:
             return self.values.get(control.name)
         self.open.add(control.name)
-        self._need((control.default, control.effective, control.specials, control.condition, control.ways))
+        self._need(
+            (control.default, control.range, control.effective, control.specials, control.condition, control.ways)
+        )
         asked = self._asked(control)
         if asked is None:
             default = control.default
@@ -147,6 +151,11 @@ class _Resolver:
         self.done.add(control.name)
         return value
 
+    def active(self, condition: m.Expr | None) -> bool:
+        """Whether a clause applies: it does unless its `when` is known to be false."""
+        self._need(condition)
+        return condition is None or evaluate(condition, self.values) is not False
+
     def _need(self, node: object) -> None:
         for ref in m.walk_references(node):
             control = self.contract.control(ref.name)
@@ -154,6 +163,8 @@ class _Resolver:
                 self.control(control)
 
     def _asked(self, control: m.Control) -> Value:
+        if not self.active(control.condition):
+            return None
         candidates = [
             (way, value)
             for way in control.ways
@@ -182,10 +193,12 @@ class _Resolver:
         for special in control.specials:
             if evaluate(special.value, self.values) == value:
                 return evaluate(special.meaning, self.values)
-        if control.effective is None:
-            return value
-        effective = evaluate(control.effective, {**self.values, "value": value})
-        return value if effective is None else effective
+        if control.effective is not None:
+            effective = evaluate(control.effective, {**self.values, "value": value})
+            value = value if effective is None else effective
+        low = None if control.range is None else evaluate(control.range.low, self.values)
+        below = isinstance(low, int | float) and isinstance(value, int | float) and value < low
+        return None if below else value
 
     def pool(self, demand: m.Demand) -> Pool:
         self._need(demand)
@@ -264,7 +277,7 @@ def ways_to(
     base = dict(environ or {})
     found: list[Setting] = []
     for control in contract.controls:
-        touches = {r.name for r in (*control.bounds, *control.affects)}
+        touches = {r.name for r in (control.bounds if amount is not None else (*control.bounds, *control.affects))}
         wanted = f"{demand.name}.amount" if amount is not None else f"{demand.name}.idle"
         if wanted not in touches:
             continue
@@ -272,7 +285,10 @@ def ways_to(
             for way in control.ways:
                 if way.kind != "env" or way.deprecated is not None:
                     continue
-                pool = next(p for p in resolve(contract, machine, base | {way.label: text}).pools if p.demand is demand)
+                resolved = resolve(contract, machine, base | {way.label: text})
+                pool = next((p for p in resolved.pools if p.demand == demand), None)
+                if pool is None or resolved.set_by.get(control.name) != way:
+                    continue
                 fits = pool.amount == amount if amount is not None else quiet and not pool.spins
                 if fits:
                     found.append(Setting(contract.name, control.name, way, text))

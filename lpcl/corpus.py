@@ -82,7 +82,7 @@ def read_evidence(path: Path) -> tuple[dict[str, Cited], tuple[Diagnostic, ...]]
         return {}, (Diagnostic("LP150", "error", f"no `{EVIDENCE}` beside the contract", file=str(path)),)
     if path.stat().st_size > MAX_EVIDENCE_BYTES:
         return {}, (Diagnostic("LP151", "error", "the evidence file is too large", file=str(path)),)
-    for n, line in enumerate(path.read_text("utf-8", "replace").splitlines(), 1):
+    for n, line in enumerate(path.read_text("utf-8", "replace").split("\n"), 1):
         if not line.strip():
             continue
         span = m.Span(n, 1, n, len(line) + 1)
@@ -117,7 +117,7 @@ def load_entry(folder: Path) -> Entry | tuple[Diagnostic, ...]:
     if meta_path.is_file():
         try:
             metadata = tomllib.loads(meta_path.read_text("utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except (ValueError, RecursionError) as error:
             wrong = (*wrong, Diagnostic("LP155", "error", f"not TOML: {error}", file=str(meta_path)))
     else:
         wrong = (*wrong, Diagnostic("LP155", "error", f"no `{METADATA}` beside the contract", file=str(path)))
@@ -176,7 +176,8 @@ def covers(contract: m.Contract, package: str, version: str | None) -> bool:
         if version is None or p.versions is None:
             return True
         try:
-            return SpecifierSet(p.versions).contains(Version(version), prereleases=True)
+            if SpecifierSet(p.versions).contains(Version(version), prereleases=True):
+                return True
         except InvalidVersion:
             return True
     return False

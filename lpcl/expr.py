@@ -55,8 +55,8 @@ def _pow(base: float, exponent: float) -> float | None:
 
 
 _APPLY: dict[str, Callable[..., float | None]] = {
-    "min": min,
-    "max": max,
+    "min": lambda *x: min(x),
+    "max": lambda *x: max(x),
     "floor": math.floor,
     "ceil": math.ceil,
     "clamp": _clamp,
@@ -76,6 +76,14 @@ _BINARY: dict[str, Callable[[float, float], float | bool]] = {
 }
 
 
+# A whole number above this converts to no float and may have too many digits to print: it is unknown.
+_LARGEST = 10**300
+
+
+def _bounded(value: Value) -> Value:
+    return None if isinstance(value, int) and abs(value) > _LARGEST else value
+
+
 def evaluate(e: m.Expr, values: Mapping[str, Value]) -> Value:
     """The value of an expression.
 
@@ -89,11 +97,11 @@ def evaluate(e: m.Expr, values: Mapping[str, Value]) -> Value:
     """
     match e:
         case m.Number():
-            return in_base(e.value, e.unit)
+            return None if abs(e.value) > _LARGEST else _bounded(in_base(e.value, e.unit))
         case m.Text() | m.Truth():
             return e.value
         case m.Ref():
-            return values.get(e.name)
+            return _bounded(values.get(e.name))
         case m.Apply():
             return _apply(e, values)
         case m.Conditional():
@@ -120,7 +128,7 @@ def _apply(e: m.Apply, values: Mapping[str, Value]) -> Value:
     if function is None or len(numbers) != len(arguments) or not numbers:
         return None
     try:
-        return function(*numbers)
+        return _bounded(function(*numbers))
     except (ArithmeticError, ValueError, TypeError):
         return None
 
@@ -148,7 +156,7 @@ def _arithmetic(symbol: str, operands: list[Value]) -> Value:
         return -numbers[0]
     left, right = numbers
     try:
-        return _BINARY[symbol](left, right)
+        return _bounded(_BINARY[symbol](left, right))
     except ArithmeticError:
         return None
 

@@ -7,6 +7,7 @@ it again changes nothing.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -109,7 +110,7 @@ def _way(way: m.Way) -> str:
 
 def _range(r: m.Range) -> str:
     step = "" if r.step is None else f" step {expression(r.step)}"
-    return f"{expression(r.low)}..{expression(r.high)}{step}" + (f" {r.scale}" if r.scale else "")
+    return f"{expression(r.low)} to {expression(r.high)}{step}" + (f" {r.scale}" if r.scale else "")
 
 
 def _idle(i: m.Idle) -> str:
@@ -308,9 +309,9 @@ def _contract(i: int, c: m.Contract, attached: _Attached) -> Iterator[str]:
             yield from attached.line((*path, key, seen[key]), "    ", text)
             seen[key] += 1
         yield from attached.rest((*path, "end"), "    ")
-        yield "  }"
+        yield from attached.line((*path, "close"), "  ", "}")
     yield from attached.rest((i, "end"), "  ")
-    yield "}"
+    yield from attached.line((i, "close"), "", "}")
 
 
 # ------------------------------------------------------------------- comments
@@ -349,19 +350,38 @@ def _attach(text: str, tree: Tree[Token]) -> _Attached:
     attached = _Attached()
     elements = list(_elements(tree))
     blocks: list[tuple[int, int, Path]] = [(0, len(text) + 1, ("end",))]
-    for path, node, _ in elements:
-        if path != ("header",) and (len(path) == 1 or (len(path) == 3 and path[1] == "clause")):
-            blocks.append((node.meta.start_pos, node.meta.end_pos, (*path, "end")))
+    by_line: dict[int, list[tuple[Path, Any]]] = defaultdict(list)
+    closers: dict[int, Path] = {}
+    following: dict[Path, tuple[list[int], list[Path]]] = defaultdict(lambda: ([], []))
+    for path, node, end in elements:
+        meta = node.meta
+        opens = path != ("header",) and (len(path) == 1 or (len(path) == 3 and path[1] == "clause"))
+        if opens:
+            blocks.append((meta.start_pos, meta.end_pos, (*path, "end")))
+            if meta.end_line != meta.line:
+                closers[meta.end_line] = closers.get(meta.end_line, path) if len(path) > 1 else path
+        by_line[meta.line if opens else meta.end_line].append((path, node))
+        following[end][0].append(meta.start_pos)
+        following[end][1].append(path)
+    starts = [b[0] for b in blocks]
     for span, comment in comments_of(text):
-        on_line = [p for p, n, _ in elements if _ends_on(n, p, span)]
+        on_line = [p for p, n in by_line[span.line] if _ends_on(n, p, span)]
         if on_line:
             # Repeated lines merge into one, which has room for one comment behind it.
             full = attached.behind[on_line[-1]]
             (attached.before[on_line[-1]] if full else full).append(comment)
             continue
-        block = max((b for b in blocks if b[0] <= span.start < b[1]), key=lambda b: b[0])
-        after = [p for p, n, end in elements if n.meta.start_pos >= span.end and end == block[2]]
-        attached.before[after[0] if after else block[2]].append(comment)
+        n = bisect_right(starts, span.start) - 1
+        while blocks[n][1] <= span.start:  # at most the clauses of one contract
+            n -= 1
+        end = blocks[n][2]
+        closer = closers.get(span.line)
+        if closer is not None and end == ((closer[0], "end") if len(closer) > 1 else ("end",)):
+            attached.behind[(*closer, "close")].append(comment)
+            continue
+        places, paths = following[end]
+        after = bisect_left(places, span.end)
+        attached.before[paths[after] if after < len(paths) else end].append(comment)
     return attached
 
 

@@ -23,6 +23,8 @@ from lpcl.diagnostics import Diagnostic
 from lpcl.model import LANGUAGE_VERSION, Contract, File, Span
 
 MAX_BYTES = 1 << 20
+# Past this many errors in one text nobody reads on, and each costs a parse.
+MAX_FINDINGS = 100
 MAX_DEPTH = 48
 
 _NAMES = {
@@ -35,7 +37,7 @@ _NAMES = {
     "COMPARE": "a comparison",
 }
 _CLAUSE_WORDS = frozenset({"package", "native", "summary", "uses", "demand", "assume", "control", "signal", "mitigate"})
-_SCAN = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|[{}]|[A-Za-z_]\w*|\d+|\S')
+_SCAN = re.compile(r'"(?:[^"\\\n]|\\.)*"?|//[^\n]*|[{}]|[A-Za-z_]\w*|\d+|\S')
 _GLUED = re.compile(r"[A-Za-z0-9_]")
 
 
@@ -81,7 +83,7 @@ def parse(text: str, *, file: str = "") -> Parsed:
     if deep is not None:
         return Parsed(None, (deep,))
     contracts = tuple(builder.contract(c) for c in tree.children[1:])  # type: ignore[arg-type]
-    version = int(str(tree.children[0].children[0]))  # type: ignore[union-attr]
+    version = int(str(tree.children[0].children[0])[:9])  # type: ignore[union-attr]
     found = [*builder.diagnostics, *_glued(text, file), *_version(version, tree, file)]
     return Parsed(File(version, contracts, tuple(comments(text))), _ordered(found))
 
@@ -128,7 +130,7 @@ def _glued(text: str, file: str) -> Iterator[Diagnostic]:
     # The grammar has no word boundaries (not every engine that reads it knows them), so `controlthreads: int`
     # parses as `control threads`. Two word tokens without anything between them are refused here.
     last_end, last = -1, ""
-    for token in parser().lex(text):
+    for token in parser().parse_interactive(text, start="start").iter_parse():
         word = _GLUED.match(token) is not None
         if word and token.start_pos == last_end and last and _GLUED.match(last[-1]):
             span = Span(token.line or 1, token.column or 1, token.end_line or 1, token.end_column or 1)
@@ -150,16 +152,24 @@ class _Chunk:
 
 def _recover(text: str, first: UnexpectedInput, file: str) -> Parsed:
     """Parse clause by clause: one diagnostic a bad clause."""
-    header = re.match(r"\s*(?://[^\n]*\n\s*)*lpcl\s+(\d+)", text)
+    header = re.match(r"\s*(?://[^\n]*\n\s*)*lpcl\s+([0-9]+)", text)
     found: list[Diagnostic] = []
     if header is None:
         help_text = f"start the file with `lpcl {LANGUAGE_VERSION}`"
         found.append(Diagnostic("LP002", "error", "no language version at the start", Span(), help_text, file))
+    elif int(header[1][:9]) != LANGUAGE_VERSION:
+        message = f"language version {header[1][:9]} is not known"
+        help_text = f"this release reads `lpcl {LANGUAGE_VERSION}`"
+        found.append(Diagnostic("LP002", "error", message, Span(), help_text, file))
     contracts: list[Contract] = []
     for name, chunks in _contracts(text):
+        if len(found) >= MAX_FINDINGS:
+            break
         builder = Builder(file)
         clauses: list[Tree[Token]] = []
         for chunk in chunks:
+            if len(found) >= MAX_FINDINGS:
+                break
             parsed = _parse_chunk(text, chunk, file)
             if isinstance(parsed, Diagnostic):
                 found.append(parsed)
@@ -169,7 +179,7 @@ def _recover(text: str, first: UnexpectedInput, file: str) -> Parsed:
         found += builder.diagnostics
     if not any(d.severity == "error" for d in found) or (header is not None and not contracts):
         found.append(explain(text, first, file))
-    version = int(header[1]) if header else LANGUAGE_VERSION
+    version = int(header[1][:9]) if header else LANGUAGE_VERSION
     return Parsed(File(version, tuple(contracts), tuple(comments(text))) if contracts else None, _ordered(found))
 
 

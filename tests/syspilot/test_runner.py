@@ -65,9 +65,7 @@ def test_without_sampling():
 
 def test_the_environment_is_the_given_one_only():
     result = run(["env"], env={"PATH": os.environ["PATH"], "A": "x=y z", "B": "caf\udce9"})
-    assert sorted(result.stdout_tail.splitlines()) == sorted(
-        [f"PATH={os.environ['PATH']}", "A=x=y z", "B=caf\ufffd"]
-    )
+    assert sorted(result.stdout_tail.splitlines()) == sorted([f"PATH={os.environ['PATH']}", "A=x=y z", "B=caf\ufffd"])
 
 
 def test_exit_code_and_last_line_of_the_errors():
@@ -245,9 +243,7 @@ def test_a_killed_tuner_leaves_no_process(mailbox, tmp_path):
     pids = mailbox.pids(3)
     supervisor = int(Path(f"/proc/{pids[0]}/stat").read_text().rpartition(")")[2].split()[1])
     roots = {int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in pids}
-    supervisors = [
-        pid for pid in {supervisor, *roots} if b"supervisor.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    ]
+    supervisors = [pid for pid in {supervisor, *roots} if b"supervisor.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     tuner.kill()
     tuner.communicate()
     for pid in [*pids, *supervisors]:

@@ -28,9 +28,7 @@ def mailbox(tmp_path):
 
 
 def start(run_dir, command, **spec):
-    process = subprocess.Popen(
-        [sys.executable, "-I", "-S", SUPERVISOR], stdin=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    process = subprocess.Popen([sys.executable, "-I", "-S", SUPERVISOR], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
     document = {"command": command, "env": dict(os.environ), "run_dir": str(run_dir), **spec}
     process.stdin.write(json.dumps(document).encode() + b"\n")
     process.stdin.flush()
@@ -59,9 +57,7 @@ def test_needs_nothing_but_the_standard_library(tmp_path):
     spec = tmp_path / "spec.json"
     spec.write_text(json.dumps({"command": ["true"], "env": {}, "run_dir": str(tmp_path)}))
     program = program.replace("sys.argv[0]", repr(str(SUPERVISOR)))
-    out = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", program, spec], capture_output=True, check=True, text=True
-    )
+    out = subprocess.run([sys.executable, "-I", "-S", "-c", program, spec], capture_output=True, check=True, text=True)
     assert out.stdout == "[]\n"
     assert json.loads((tmp_path / "result.json").read_bytes())["status"] == "ok"
 
