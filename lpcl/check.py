@@ -41,6 +41,15 @@ _FORBIDDEN_ENV = re.compile(
 )
 _ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\Z")
 _NO_SIGNAL = re.compile(r"/(\.\.|root|cwd|exe|fd|fdinfo|map_files|mem|environ)(/|$)")
+# A signal is called inside the application: only what reads as a question, never what acts.
+_ACTS = re.compile(
+    r"(^|_)(set|reset|clear|del|delete|remove|free|exec|eval|system|popen|spawn|fork|run|call|exit|abort|kill|raise|"
+    r"shutdown|close|init|initiali[sz]e|start|stop|write|save|load|import|open|dump|register|enable|disable|create|"
+    r"destroy|update|send|connect|download|install)(_|$)",
+    re.IGNORECASE,
+)
+# Base names that stand for many libraries, or for those that every process needs.
+_WIDE = re.compile(r"^(lib)?[*?\[]|^lib.?[*?]|^(ld-linux|libc|libm|libpthread|libdl|librt|libpython)([.\-*?\[]|$)")
 _EVIDENCE_ID = re.compile(r"^[a-z][a-z0-9_]*$")
 
 Found = Iterator[Diagnostic]
@@ -345,6 +354,25 @@ def signals(c: m.Contract) -> Found:
             yield _d("LP131", "error", f"`{path}` is no dotted name", s.read.span, "write `package.function`")
 
 
+def signals_ask(c: m.Contract) -> Found:
+    """A signal that would act, or a library pattern so wide that a symbol could be anyone's."""
+    for s in c.signals:
+        if s.read is None or s.read.kind == "file":
+            continue
+        rule = "LP138" if s.read.kind == "call" else "LP139"
+        for target in s.read.target:
+            name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", target.rsplit(".", 1)[-1])
+            symbol_is_none = s.read.kind == "native" and not _ENV_NAME.match(target)
+            if _ACTS.search(name) or symbol_is_none:
+                help_text = "a signal may only read: name a function that reports"
+                yield _d(rule, "error", f"`{target}` does not read as a question", s.read.span, help_text)
+    for native in c.natives:
+        for pattern in native.patterns:
+            if _WIDE.search(pattern) or "/" in pattern:
+                help_text = "write the library's own name, for example `libgomp*.so*`"
+                yield _d("LP140", "error", f"`{pattern}` stands for more than one library", native.span, help_text)
+
+
 def mitigations(c: m.Contract) -> Found:
     """A mitigation without a target, a value or a variable."""
     for x in c.mitigations:
@@ -401,6 +429,7 @@ RULES: tuple[Callable[[m.Contract], Found], ...] = (
     precedence,
     idle_order,
     signals,
+    signals_ask,
     mitigations,
     assumptions,
     demands,
