@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from bs4 import BeautifulSoup, MarkupResemblesLocatorWarning, Tag, XMLParsedAsHTMLWarning
+from bs4.element import PageElement
 from markdown_it import MarkdownIt
 
 from synth.records import Kind, Observation, Role
@@ -243,6 +244,7 @@ def _markdown(text: str, offset: int) -> Iterator[Passage]:
 
 # HTML
 
+_MAX_NESTING = 200  # elements around a passage
 _BLOCKS = ("p", "li", "dt", "dd", "td", "pre", "h1", "h2", "h3", "h4", "h5", "h6")
 
 
@@ -253,15 +255,19 @@ def _html(text: str) -> Iterator[Passage]:
         soup = BeautifulSoup(text, "html.parser")
     headings: list[tuple[int, str]] = []
     last = text.count("\n") + 1
-    for tag in soup.find_all(_BLOCKS):
-        if not isinstance(tag, Tag) or tag.sourceline is None or tag.find_parent(("script", "style")):
+    stack: list[tuple[PageElement, int]] = [(soup, 0)]
+    while stack:
+        tag, depth = stack.pop()
+        if not isinstance(tag, Tag) or tag.name in ("script", "style"):
+            continue
+        if tag.name not in _BLOCKS or tag.find(_BLOCKS) is not None:
+            if depth < _MAX_NESTING:  # deeper than that is no document, and would take its depth squared
+                stack.extend((child, depth + 1) for child in reversed(tag.contents))
             continue
         words = tag.get_text(" ", strip=True)
         if tag.name[0] == "h":
-            depth = int(tag.name[1])
-            headings = [item for item in headings if item[0] < depth] + [(depth, words[:120])]
-            continue
-        if tag.find(_BLOCKS) is not None:
-            continue  # its inner blocks say it
-        end = min(tag.sourceline + str(tag).count("\n"), last, tag.sourceline + _MAX_PASSAGE_LINES)
-        yield Passage(tag.sourceline, end, words, tuple(title for _, title in headings))
+            level = int(tag.name[1])
+            headings = [item for item in headings if item[0] < level] + [(level, words[:120])]
+        elif tag.sourceline is not None:
+            end = min(tag.sourceline + str(tag).count("\n"), last, tag.sourceline + _MAX_PASSAGE_LINES)
+            yield Passage(tag.sourceline, end, words, tuple(title for _, title in headings))

@@ -10,6 +10,10 @@ import sys
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from syspilot.decision import Decision
 
 EXAMPLES = """examples:
   syspilot synth numexpr==2.14.2 --out contracts       contracts from a release
@@ -219,10 +223,7 @@ def _session_inner(args: argparse.Namespace, mode: str) -> int:
     return 130 if decision.interrupted else _exit_code(decision, exit_zero=args.exit_zero)
 
 
-def _exit_code(decision: object, *, exit_zero: bool) -> int:
-    from syspilot.decision import Decision  # noqa: PLC0415
-
-    assert isinstance(decision, Decision)  # noqa: S101
+def _exit_code(decision: Decision, *, exit_zero: bool) -> int:
     if exit_zero:
         return 0
     if decision.mode == "doctor":
@@ -240,7 +241,8 @@ def _write_export(text: str, output: Path | None, *, quiet: bool) -> None:
 # ---------------------------------------------------------- run, export, explain
 
 
-def _stored(args: argparse.Namespace) -> object:
+def _stored(args: argparse.Namespace) -> Decision | int:
+    """The decision to use, or the exit code after saying why there is none."""
     from syspilot import decision as d  # noqa: PLC0415
 
     path = args.decision
@@ -258,12 +260,11 @@ def _stored(args: argparse.Namespace) -> object:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from syspilot import decision as d  # noqa: PLC0415
     from syspilot.app import Application, Tunable  # noqa: PLC0415
 
     stored = _stored(args)
-    if not isinstance(stored, d.Decision):
-        return int(stored)  # type: ignore[call-overload, no-any-return]
+    if isinstance(stored, int):
+        return stored
     command = tuple(args.command_line) or stored.command
     tunables = tuple(Tunable(name, "param", (), template) for name, template in stored.params.items())
     argv, env = Application(command, tunables).prepare(stored.configuration, os.environ)
@@ -283,18 +284,17 @@ def _export(args: argparse.Namespace) -> int:
     from syspilot import decision as d  # noqa: PLC0415
 
     stored = _stored(args)
-    if not isinstance(stored, d.Decision):
-        return int(stored)  # type: ignore[call-overload, no-any-return]
+    if isinstance(stored, int):
+        return stored
     print(d.export(stored, args.form), end="")
     return 0
 
 
 def _explain(args: argparse.Namespace) -> int:
-    from syspilot import decision as d  # noqa: PLC0415
     from syspilot import show  # noqa: PLC0415
 
     stored = _stored(args)
-    if not isinstance(stored, d.Decision):
-        return int(stored)  # type: ignore[call-overload, no-any-return]
+    if isinstance(stored, int):
+        return stored
     show.explain(stored, show.load_contracts(args.contracts))
     return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from tree_sitter import Node
@@ -48,19 +48,9 @@ _SYSCONF = {
     "_SC_PHYS_PAGES": "memory",
     "_SC_AVPHYS_PAGES": "memory",
 }
-_SETTERS = frozenset(
-    {
-        "omp_set_num_threads",
-        "omp_set_dynamic",
-        "omp_set_max_active_levels",
-        "omp_set_nested",
-        "mkl_set_num_threads",
-        "mkl_set_num_threads_local",
-        "mkl_domain_set_num_threads",
-        "MKL_Set_Num_Threads",
-        "openblas_set_num_threads",
-        "goto_set_num_threads",
-    }
+# calls that set the size of a threading runtime's pool
+_SETTERS = re.compile(
+    r"^omp_set_(num_threads|dynamic|max_active_levels|nested)$|^\w+_set_num_threads(_local)?$|^\w+_Set_Num_Threads\w*$"
 )
 _BLOCKING = frozenset(
     {"pthread_cond_wait", "pthread_cond_timedwait", "sem_wait", "SleepConditionVariableCS", "WaitForSingleObject"}
@@ -86,6 +76,7 @@ class CWalk:
     file: CFile
     cited: Cited
     index: CIndex
+    threads: dict[str, bool] = field(default_factory=dict)  # which variables hold threads
 
     def function(self, node: Node) -> str:
         """Name of the function around a node."""
@@ -210,7 +201,7 @@ def _call(walk: CWalk, node: Node, module: str) -> Iterator[Observation]:
         runs = f"runs {brief(arguments[2], 60)}" if len(arguments) > 2 else ""
         detail = "; ".join(part for part in (runs, how) if part)
         yield walk.see(Kind.POOL, "pthread_create", node, value=value, target="threads", detail=detail)
-    elif last in _SETTERS:
+    elif _SETTERS.match(last):
         value = brief(arguments[-1]) if arguments else None
         yield walk.see(Kind.POOL, last, node, value=value, target="threads", detail="sets the size of a runtime's pool")
     elif last == "pthread_atfork":
@@ -274,10 +265,16 @@ def _holds_threads(walk: CWalk, name: str) -> bool:
     variable = variable.strip("() ")
     if not re.fullmatch(r"\w+", variable):
         return False
+    if variable not in walk.threads:
+        walk.threads[variable] = _thread_list(walk.cited.raw, variable)
+    return walk.threads[variable]
+
+
+def _thread_list(raw: bytes, variable: str) -> bool:
     pattern = rf"(vector|deque|list|array)\s*<\s*std::j?thread\b[^;]*?>\s*&?\s*{re.escape(variable)}\b"
-    if re.search(pattern.encode(), walk.cited.raw):
+    if re.search(pattern.encode(), raw):
         return True
-    return bool(re.fullmatch(r"(m_|_)?(threads?|workers?)(_list|s)?_?", variable)) and b"std::thread" in walk.cited.raw
+    return bool(re.fullmatch(r"(m_|_)?(threads?|workers?)(_list|s)?_?", variable)) and b"std::thread" in raw
 
 
 def _pragma(walk: CWalk, node: Node, seen: set[str]) -> Iterator[Observation]:

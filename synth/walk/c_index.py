@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Literal
 
 import tree_sitter_c
@@ -29,6 +30,8 @@ _HINT = re.compile(
 _GETENV = re.compile(rb"getenv|GetEnvironmentVariable")
 _INIT = re.compile(r"^(PyInit_\w+|init_?module\w*|_?PyMODINIT\w*)$")
 _MODULE_MACROS = frozenset({"PYBIND11_MODULE", "NB_MODULE", "BOOST_PYTHON_MODULE", "TORCH_LIBRARY", "PYBIND11_PLUGIN"})
+LONG_NAME = 300  # bytes of what is called
+NEAR = 25  # nodes around an expression that are looked at
 _ONCE = frozenset({"call_once", "std::call_once", "pthread_once", "absl::call_once", "InitOnceExecuteOnce"})
 _DEFAULT = re.compile(r"def(ault)?|fallback|dflt", re.IGNORECASE)
 
@@ -129,6 +132,9 @@ def parameter_names(node: Node) -> list[str]:
 def called(node: Node) -> str:
     """Name that a call expression calls; template arguments left out."""
     function = node.child_by_field_name("function")
+    if function is not None and function.end_byte - function.start_byte > LONG_NAME:
+        # a chain of calls: only what is called last counts, and copying each link's text would be quadratic
+        function = function.child_by_field_name("field")
     return re.sub(r"<[^()]*>$", "", text_of(function)) if function is not None else ""
 
 
@@ -263,7 +269,7 @@ class CIndex:
     @staticmethod
     def _initialises(file: CFile, node: Node) -> bool:
         """Whether a call outside of functions is a static initialiser, and not in a lambda that runs later."""
-        kinds = [parent.type for parent in file.tree.ancestors(node)]
+        kinds = [parent.type for parent in islice(file.tree.ancestors(node), NEAR)]
         return "init_declarator" in kinds and not {"lambda_expression", "class_specifier", "struct_specifier"} & set(
             kinds
         )
@@ -355,7 +361,7 @@ def _calls_in(node: Node | None) -> Iterator[Node]:
 
 
 def _in_static(file: CFile, node: Node) -> bool:
-    for parent in file.tree.ancestors(node):
+    for parent in islice(file.tree.ancestors(node), NEAR):
         if parent.type == "declaration":
             return bool(re.match(r"\s*(inline\s+|const\s+)*(static|thread_local)\b", file.tree.head(parent, 60)))
         if parent.type == "function_definition":

@@ -308,7 +308,7 @@ class PackageIndex:
         """When code in a scope of a module runs, more precisely with its byte offset."""
         function = scope.function()
         if function is None:
-            return When.CALL if any(s.kind == "lambda" for s in scope.outwards()) else When.IMPORT
+            return When.CALL if scope.in_lambda else When.IMPORT
         entity = (module, function.qualname)
         if entity in self._imported:
             return When.IMPORT

@@ -10,7 +10,7 @@ from tree_sitter import Node
 from synth.records import Kind, Observation, When
 from synth.walk.python_env import FileWalk
 from synth.walk.python_facts import Class, Function, Parameter
-from synth.walk.python_params import PublicCallable, is_property, see, telling, walk_parameters
+from synth.walk.python_params import PublicCallable, is_property, see, sets_any_option, telling, walk_parameters
 from synth.walk.python_scope import dotted
 from synth.walk.syntax import descend
 from synth.walk.words import (
@@ -23,12 +23,7 @@ from synth.walk.words import (
 
 _SETTER = re.compile(r"^(set|enable|disable|use|limit|configure|resize|reserve|reduce|clear|switch|reset)_|^set$")
 _GETTER = re.compile(
-    r"^(get|detect|num|count|n|max|available|effective|current)_|_(count|info|size|layer|config)$|^threading_"
-)
-# a way to set every option of a package
-_GENERAL = re.compile(
-    r"((config|options?|settings)\.(set|update|configure)|"
-    r"\.(set_(config|options?|flags?|defaults?)|(config|options?)_context))$"
+    r"^(get|detect|num|count|n|max|available|effective|current)_|_(count|info|size|limit|layer|state|config)$"
 )
 _LIMITER = re.compile(r"limit|config|context|backend|threads?|parallel|workers|chunk|pool|affinity", re.IGNORECASE)
 
@@ -111,13 +106,13 @@ def _setter(walk: FileWalk, item: PublicCallable) -> Iterator[Observation]:
     if speaks and _limits(item, last) and _is_context_manager(walk, item):
         yield see(walk, Kind.API_SET, item, detail=f"context manager({taken})")
         return
-    if _GENERAL.search(item.name):
+    if sets_any_option(item.name):
         yield see(walk, Kind.API_SET, item, detail=f"weak: sets any option; takes ({taken})")
         return
     if item.klass is not None or is_property(item):
         return
     if _SETTER.match(last):
-        if about_performance(last) and not _is_plain_config(last):
+        if (about_performance(last) or about_resources(last)) and not _is_plain_config(last):
             strength = "" if about_resources(last) else "weak: by an engine word in its name; "
             yield see(walk, Kind.API_SET, item, detail=f"{strength}takes ({taken})")
         elif any(counting_parameter(p.name) for p in item.parameters) and not item.entity[1].count("."):

@@ -203,7 +203,7 @@ def _function(pyfile: PyFile, node: Node, facts: Facts) -> None:
         lines=heading(node),
         guarded=any(_CACHES.search(decorator) for decorator in decorators),
         cached=any(_CACHES.search(decorator) for decorator in decorators),
-        nested=any(scope.kind in ("function", "lambda") for scope in outer.outwards()),
+        nested=outer.function() is not None or outer.in_lambda,
     )
     known = facts.functions.get(inner.qualname)
     if known is None or any("overload" in decorator for decorator in known.decorators):
@@ -242,7 +242,7 @@ def _call(pyfile: PyFile, node: Node, facts: Facts, skipped: list[tuple[int, int
         if known is not None:
             known.calls.add(name)
         return
-    later = any(s.kind == "lambda" for s in scope.outwards())
+    later = scope.in_lambda
     if not later and not any(start <= node.start_byte < end for start, end in skipped):
         facts.calls.add(name)
 

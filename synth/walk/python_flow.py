@@ -15,7 +15,7 @@ from synth.walk.syntax import CITED_LINES, brief, descend, lines_of, text_of
 _TYPES = {"int": "int", "float": "float", "bool": "bool", "str": "str", "Path": "path", "list": "list"}
 _TYPE_WORDS = (
     (re.compile(r"bool|flag|truthy|is_true|istrue|str2b|env_on", re.IGNORECASE), "bool"),
-    (re.compile(r"(^|_)int(eger)?(_|$)|(^|_)atoi|parse_bytes|nbytes|memory_repr_to|human2bytes", re.IGNORECASE), "int"),
+    (re.compile(r"(^|_)int(eger)?(_|$)|(^|_)atoi|to_bytes|parse_bytes|nbytes", re.IGNORECASE), "int"),
     (re.compile(r"(^|_)float(_|$)", re.IGNORECASE), "float"),
     (re.compile(r"(^|_)path(_|$)|expanduser|abspath|realpath", re.IGNORECASE), "path"),
 )

@@ -19,7 +19,12 @@ from synth.walk.syntax import Cited, brief, descend, lines_of, text_of
 from synth.walk.words import about_pools, control_parameter, counting_parameter
 
 _MAX_PARAMETERS = 60
-_FORWARDS = 2  # functions that a mapping of options is followed into
+_FORWARDS = 12  # functions that a mapping of options is followed into
+# a way to set every option of a package
+_GENERAL = re.compile(
+    r"((config|options?|settings)\.(set|update|configure)|"
+    r"\.(set_(config|options?|flags?|defaults?)|(config|options?)_context))$"
+)
 _SETTER = re.compile(r"^set_|^set$")
 
 
@@ -36,6 +41,11 @@ class PublicCallable:
     function: Function | None
     klass: Class | None
     listed: bool = True  # false for what can be reached, but is left out of its module's `__all__`
+
+
+def sets_any_option(name: str) -> bool:
+    """Whether a callable of this dotted name sets the options of its package."""
+    return bool(_GENERAL.search(name))
 
 
 def telling(parameter: Parameter) -> bool:
@@ -77,7 +87,7 @@ def walk_parameters(walk: FileWalk, item: PublicCallable) -> Iterator[Observatio
     """Observations of a public callable's parameters that control resources."""
     if len(item.parameters) > _MAX_PARAMETERS or is_property(item):
         return
-    sized = _sizing_names(item)
+    sized = {**_related(item), **_sizing_names(item)}
     for parameter in item.parameters:
         if parameter.star or parameter.name.startswith("_"):
             continue
@@ -99,6 +109,28 @@ def walk_parameters(walk: FileWalk, item: PublicCallable) -> Iterator[Observatio
             detail=detail,
         )
     yield from _keyword_options(walk, item)
+
+
+def _related(item: PublicCallable) -> dict[str, str]:
+    """Parameters that are options by what they stand with, whatever their names.
+
+    Those of a callable that sets the package's options, of one whose name says that it limits threads or workers, and
+    those that have their default from the same table as a number of workers.
+    """
+    optional = [p for p in item.parameters if p.default is not None and not p.star]
+    if sets_any_option(item.name):
+        return {p.name: "weak: option of the package's configuration" for p in optional}
+    last = item.name.rpartition(".")[2]
+    if "limit" in last and about_pools(item.name):
+        return {p.name: f"option of {last}" for p in optional}
+    tables = {_table(p) for p in optional if counting_parameter(p.name)} - {""}
+    return {p.name: "default from the same table as a number of workers" for p in optional if _table(p) in tables}
+
+
+def _table(parameter: Parameter) -> str:
+    """`T` of a default `T["name"]`."""
+    match = re.fullmatch(r"([A-Za-z_][\w.]*)\[.*\]", parameter.default or "")
+    return match[1] if match else ""
 
 
 def _type_of(default: str | None) -> str | None:
@@ -164,7 +196,7 @@ def _keyword_options(walk: FileWalk, item: PublicCallable) -> Iterator[Observati
     if splat is None:
         return
     seen: set[str] = {p.name for p in item.parameters}
-    for option in _options(walk.index, walk.pyfile, _body_of(item), splat, 0):
+    for option in _options(walk.index, walk.pyfile, _body_of(item), splat, set()):
         if option.name in seen or not control_parameter(option.name):
             continue
         seen.add(option.name)
@@ -201,10 +233,10 @@ def _elsewhere(walk: FileWalk, item: PublicCallable, option: _Option) -> Observa
     return _here(FileWalk(option.pyfile, cited, walk.index), item, option)
 
 
-def _options(index: PackageIndex, pyfile: PyFile, body: Node, splat: str, depth: int) -> Iterator[_Option]:
+def _options(index: PackageIndex, pyfile: PyFile, body: Node, splat: str, seen: set[Entity]) -> Iterator[_Option]:
     """Keys that a function reads from a mapping of options, through the functions that it hands the mapping to."""
     scope = pyfile.inner.get(body.id)
-    through = scope.qualname if scope is not None and depth else ""
+    through = scope.qualname if scope is not None and seen else ""
     holders = {splat}
     for node in descend(body):
         if node.type == "assignment":
@@ -215,8 +247,8 @@ def _options(index: PackageIndex, pyfile: PyFile, body: Node, splat: str, depth:
         key, default = _option(node, holders)
         if key is not None:
             yield from _keys(pyfile, node, key, default, through)
-        elif node.type == "call" and depth < _FORWARDS:
-            yield from _forwarded(index, pyfile, node, holders, depth)
+        elif node.type == "call" and len(seen) < _FORWARDS:
+            yield from _forwarded(index, pyfile, node, holders, seen)
 
 
 def _keys(pyfile: PyFile, node: Node, key: Node, default: Node | None, through: str) -> Iterator[_Option]:
@@ -233,7 +265,9 @@ def _keys(pyfile: PyFile, node: Node, key: Node, default: Node | None, through: 
         yield _Option(name, node, text, pyfile, through)
 
 
-def _forwarded(index: PackageIndex, pyfile: PyFile, call: Node, holders: set[str], depth: int) -> Iterator[_Option]:
+def _forwarded(
+    index: PackageIndex, pyfile: PyFile, call: Node, holders: set[str], seen: set[Entity]
+) -> Iterator[_Option]:
     """A call `f(**kwargs)` or `f(kwargs)` of a function of the package."""
     holder = call.child_by_field_name("arguments")
     given = holder.named_children if holder is not None else []
@@ -246,8 +280,9 @@ def _forwarded(index: PackageIndex, pyfile: PyFile, call: Node, holders: set[str
     name = dotted(call.child_by_field_name("function"))
     entity = index.called(pyfile.module, outer.qualname if outer is not None else "", name)
     known = index.function(entity)
-    if entity is None or known is None:
+    if entity is None or known is None or entity in seen:
         return
+    seen.add(entity)
     target = (
         next((p.name for p in known.parameters if p.star == "**"), None)
         if splat
@@ -258,7 +293,7 @@ def _forwarded(index: PackageIndex, pyfile: PyFile, call: Node, holders: set[str
     other = pyfile if entity[0] == pyfile.module else index.opened(entity[0])
     body = other.functions.get(entity[1]) if other is not None else None
     if target and other is not None and body is not None:
-        yield from _options(index, other, body, target, depth + 1)
+        yield from _options(index, other, body, target, seen)
 
 
 def _option(node: Node, holders: set[str]) -> tuple[Node | None, Node | None]:

@@ -18,6 +18,7 @@ PYTHON = Language(tree_sitter_python.language())
 MAX_WIDTHS = 400  # distinct indentations of one file; see `parse_python`
 MAX_INDENT = 10_000  # bytes of one indentation
 MAX_DEFINITIONS = 6  # assignments to one name that are looked at
+MAX_SCOPES = 40  # scopes around one expression that are searched for a name
 MAX_DOTS = 12  # components of a dotted name
 MAX_LOOKUPS = 12  # names that are followed to get at one value
 _DEFINING = frozenset({"function_definition", "class_definition", "lambda"})
@@ -69,25 +70,34 @@ class Scope:
     outer: Scope | None
     node: Node
     names: dict[str, list[Definition]] = field(default_factory=dict)
+    in_lambda: bool = False  # inside of a lambda, which may run later than what is around it
+    _function: Scope | None = None
+    _klass: Scope | None = None
+
+    def __post_init__(self) -> None:
+        """Keep what is around it, since nothing bounds how deep scopes are nested.
+
+        It never refers to itself: a walk runs without the cycle collector.
+        """
+        outer = self.outer
+        self._function = outer.function() if outer is not None else None
+        self._klass = outer.klass() if outer is not None else None
+        self.in_lambda = self.kind == "lambda" or (outer is not None and outer.in_lambda)
 
     def function(self) -> Scope | None:
         """The nearest enclosing `def`, `None` outside of any."""
-        scope: Scope | None = self
-        while scope is not None and scope.kind != "function":
-            scope = scope.outer
-        return scope
+        return self if self.kind == "function" else self._function
 
     def klass(self) -> Scope | None:
         """The nearest enclosing class."""
-        scope: Scope | None = self
-        while scope is not None and scope.kind != "class":
-            scope = scope.outer
-        return scope
+        return self if self.kind == "class" else self._klass
 
     def outwards(self) -> Iterator[Scope]:
-        """This scope and those around it."""
+        """This scope and those around it, to a fixed depth, and the module last."""
         scope: Scope | None = self
-        while scope is not None:
+        for _ in range(MAX_SCOPES):
+            if scope is None:
+                return
             yield scope
             scope = scope.outer
 
@@ -195,6 +205,8 @@ class PyFile:
         elif node.type == "lambda":
             kind = "lambda"
         qualname = f"{scope.qualname}.{name}" if scope.qualname else name
+        if kind == "lambda":
+            qualname = scope.qualname  # a lambda has no name that anyone could use
         inner = Scope(kind, qualname, scope, node)
         self.inner[node.id] = inner
         if kind == "class":

@@ -16,7 +16,7 @@ _BUILD = re.compile(
     re.IGNORECASE,
 )
 _VENDORED = re.compile(
-    r"^(externals?|external[-_]\w+|\w+[-_]external|internal-complibs|vendor(ed)?|_vendor(ed)?|third_?party|third-party|3rd_?party|extern|_external|bundled|subprojects|"
+    r"^(externals?|external[-_]\w+|\w+[-_]external|vendor(ed)?|_vendor(ed)?|third_?party|third-party|3rd_?party|extern|_external|bundled|subprojects|"
     r"deps|dependencies)$",
     re.IGNORECASE,
 )

@@ -8,22 +8,21 @@ import re
 _POOLS = (
     r"n?_?threads?|nthreads?|threading|threadpools?|n?_?workers?|n?_?jobs|njobs|nproc|nprocs|procs?|process(es)?|"
     r"cpus?|ncpus?|cores?|ncores?|parallel|parallelism|concurrent|concurrency|pools?|executors?|schedulers?|"
-    r"openmp|omp|mkl|blas|tbb|gpus?|devices?|affinity|numa|streams?|shards?|replicas?"
+    r"openmp|omp|blas|gpus?|devices?|affinity|numa|streams?|shards?|replicas?"
 )
 _MEMORY = (
     r"mem|memory|memmap|mmap|nbytes|cache|caches|cached|buffers?|buffering|prealloc\w*|preallocate|arenas?|allocator|"
-    r"spill|swap|pinned|pin|heap|quota|limits?|capacity|budget"
+    r"spill|swap|pinned|heap|quota|limits?|capacity|budget"
 )
 _WORK = (
-    r"batch|batches|batched|batchsize|chunks?|chunked|chunksize|chunkshape|blocks?|blocksize|blockshape|prefetch|"
-    r"prefetcher|queues?|backlog|partitions?|npartitions|tiles?|granularity|morsel|row_groups?|split|"
-    r"compress|compression|codec|shuffle"
+    r"batch|batches|batched|batchsize|chunks?|chunked|chunksize|blocks?|blocksize|prefetch|prefetcher|queues?|backlog|"
+    r"partitions?|npartitions|tiles?|granularity|split|compress|compression|codec|shuffle"
 )
 _ENGINE = (
-    r"backends?|engine|jit|nogil|gil|vectorize|simd|avx\d*|fastmath|optimi[sz]e|optimi[sz]ations?|opt|accuracy|"
-    r"precision|spin|wait|blocktime|idle|timeout|prefer|require|inner|low|loop|inline|layer|working|reduce|"
-    r"boundscheck|pipeline|lazy|eager|streaming|fuse|fusion|error_model|forceobj"
+    r"backends?|engine|jit|nogil|gil|vectorize|simd|avx\d*|fast_?math|optimi[sz]e|optimi[sz]ations?|opt|accuracy|"
+    r"precision|spin|idle|timeout|lazy|eager|streaming|fuse|fusion|pipeline"
 )
+_SIZE_VERBS = re.compile(r"^(set|reduce|limit|resize|shrink|trim)_(\w+_)?(size|bytes)(_|$)")
 _STRONG = re.compile(rf"(^|_)({_POOLS}|{_MEMORY}|{_WORK})(_|$)")
 _POOL = re.compile(rf"(^|_)({_POOLS})(_|$)")
 _ANY = re.compile(rf"(^|_)({_POOLS}|{_MEMORY}|{_WORK}|{_ENGINE})(_|$)")
@@ -37,19 +36,19 @@ _COUNT = re.compile(
     r"(n|num|nb|max|min|io|cpu|data|inner|default|total|initial)?_?workers|workers_per_\w+|processes|"
     r"n_?proc(s|esses)?|num_?proc(s|esses)?|max_processes|n_?cpus?|num_?cpus?|cpus|ncores|n_?cores|num_?cores|cores|"
     r"n_?gpus|num_?gpus|parallelism|concurrency|max_(concurrency|concurrent_\w+|inflight\w*)|pool_size|use_threads|"
-    r"multi_?thread\w*|pre_dispatch|max_nbytes|idle_worker_timeout|n_?streams|pool_threads)$",
+    r"multi_?thread\w*|max_n?bytes|n_?streams|pool_threads)$",
     re.IGNORECASE,
 )
 # names that also stand for data: controls only where they have a default
 _CHOICE = re.compile(
-    r"^(parallel|pool|executor|scheduler|backend|prefer|require|device|devices|gpu_id|engine|"
-    r"(\w+_)?batch_?size|(\w+_)?chunk_?size|chunks|(\w+_)?block_?size|block_shape|chunk_shape|mmap_mode|memory_map|"
-    r"(use_|allow_)?mmap|low_memory|memory|(\w+_)?memory|memory_limit|max_mem\w*|mem_limit|(\w+_)?cache_?size|cache|"
-    r"(use|enable|disable)_cache|cache_capacity|(\w+_)?buffer_?size|buffering|prefetch\w*|queue_size|max_?queue\w*|"
-    r"compress|compression(_level)?|copy_x|pairwise_dist_chunk_size|enable_\w*(parallel|threads?|pairwise)\w*|"
-    r"nogil|fastmath|jit|streaming|split_row_groups|use_statistics|npartitions|limits?|user_api|pin_memory|"
-    r"persistent_workers|cpu_affinity|start_method|mp_context|spill\w*|temp_folder|temp_dir|optimi[sz]ations?|boundscheck|"
-    r"error_model|inline|forceobj|looplift|assume_finite|skip_parameter_validation|array_api_dispatch)$",
+    r"^(parallel|pool|executor|scheduler|backend|device|devices|gpu_id|engine|(pre_?)?dispatch|"
+    r"(\w+_)?batch_?size|(\w+_)?chunk_?size|chunks|(\w+_)?block_?size|block_shape|chunk_shape|mmap\w*|memory_map|"
+    r"(use|allow|enable)_mmap|low_memory|memory|(\w+_)?memory|memory_limit|max_mem\w*|mem_limit|(\w+_)?cache_?size|"
+    r"cache|(use|enable|disable)_cache|cache_capacity|(\w+_)?buffer_?size|buffering|prefetch\w*|queue_size|"
+    r"max_?queue\w*|compress|compression(_level)?|copy(_\w)?|(use|enable|allow)_\w*(parallel|threads?)\w*|"
+    r"nogil|fast_?math|jit|streaming|split_\w*(groups|chunks|blocks)|npartitions|limits?|pin_memory|"
+    r"persistent_workers|cpu_affinity|start_method|mp_context|spill\w*|(temp|tmp|spill|scratch)_(folder|dir\w*)|"
+    r"optimi[sz]ations?|bounds_?check|inline|(worker|idle|thread)_\w*timeout)$",
     re.IGNORECASE,
 )
 
@@ -78,7 +77,8 @@ def about_pools(name: str) -> bool:
 
 def about_resources(name: str) -> bool:
     """Whether a name speaks of pools, memory or units of work."""
-    return bool(_STRONG.search(parts_of(name)))
+    parts = parts_of(name)
+    return bool(_STRONG.search(parts) or _SIZE_VERBS.search(parts))
 
 
 def about_performance(name: str) -> bool:
