@@ -35,8 +35,8 @@ RESOURCES = (
 _FORBIDDEN_ENV = re.compile(
     r"^(LD_.*|DYLD_.*|PYTHON(PATH|HOME|STARTUP|INSPECT|BREAKPOINT|EXECUTABLE|USERBASE|WARNINGS|PYCACHEPREFIX)"
     r"|PATH|HOME|SHELL|IFS|ENV|BASH_ENV|GCONV_PATH|NODE_OPTIONS|PERL5(LIB|OPT)|RUBY(LIB|OPT)|JAVA_TOOL_OPTIONS"
-    r"|OMP_TOOL.*|OCL_ICD_.*|CUDA_INJECTION.*|MALLOC_TRACE|NVBLAS_CONFIG_FILE|GLIBC_TUNABLES|GIT_.*|SSH_.*|PIP_.*|UV_.*|AWS_.*|OPENAI_.*"
-    r"|.*_PROXY|.*(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|CREDENTIALS?|PRIVATE_KEY).*)$",
+    r"|OMP_TOOL.*|OCL_ICD_.*|CUDA_INJECTION.*|MALLOC_TRACE|NVBLAS_CONFIG_FILE|GLIBC_TUNABLES|GIT_.*|SSH_.*|PIP_.*|UV_(?!THREADPOOL).*|AWS_.*|OPENAI_.*"
+    r"|.*_PROXY|.*(TOKEN(?!IZ)|SECRET|PASSWORD|PASSWD|API_?KEY|CREDENTIALS?|PRIVATE_KEY).*)$",
     re.IGNORECASE,
 )
 _ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -196,6 +196,11 @@ def env_claims(c: m.Contract) -> Found:
                 yield _d("LP113", "error", message, control.span, "one variable sets one control: merge them")
             if names[0] == name:
                 claimed.setdefault(name, control)
+
+
+def settable(name: str) -> bool:
+    """Whether a contract may set this environment variable."""
+    return bool(_ENV_NAME.match(name)) and not _FORBIDDEN_ENV.match(name)
 
 
 def env_names(c: m.Contract) -> Found:

@@ -49,7 +49,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _files(paths: Sequence[Path]) -> Iterator[Path]:
     for path in paths:
         if path.is_dir():
-            yield from sorted(path.rglob("*.lpcl"))
+            # Hidden folders are what an interrupted writer left.
+            inside = (p.relative_to(path) for p in path.rglob("*.lpcl"))
+            yield from sorted(path / p for p in inside if not any(part.startswith(".") for part in p.parts))
         else:
             yield path
 

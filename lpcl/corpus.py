@@ -164,7 +164,7 @@ def _folders(corpus: Path) -> Iterator[Path]:
         yield corpus
         return
     for folder in sorted(corpus.iterdir()):
-        if (folder / CONTRACT).is_file():
+        if not folder.name.startswith(".") and (folder / CONTRACT).is_file():
             yield folder
 
 

@@ -58,9 +58,9 @@ def _cache_dir() -> Path:
 
 
 def _fail(message: str, help_text: str, code: int) -> int:
-    print(f"syspilot: error: {message}", file=sys.stderr)
+    print(f"syspilot: error: {_printable(message)}", file=sys.stderr)
     if help_text:
-        print(f"  help: {help_text}", file=sys.stderr)
+        print(f"  help: {_printable(help_text)}", file=sys.stderr)
     return code
 
 
@@ -110,12 +110,13 @@ class _Progress:
 
         console = Console(stderr=True)
         self.bar = Progress(
-            TextColumn("{task.fields[target]}"),
+            TextColumn("{task.fields[target]}", markup=False),
             TextColumn("[dim]{task.description}"),
             BarColumn(),
             TimeElapsedColumn(),
             console=console,
-            disable=not console.is_terminal,
+            # not `console.is_terminal`, which FORCE_COLOR makes true
+            disable=not sys.stderr.isatty(),
             transient=True,
         )
         self.tasks = {t: self.bar.add_task("waiting", total=None, target=t) for t in dict.fromkeys(targets)}
@@ -147,7 +148,8 @@ def _counts(result: Result) -> dict[str, int]:
 
 def _print(r: Result) -> None:
     if r.error is not None:
-        _fail(f"{r.target}: {r.error}", r.error.help, r.error.code)
+        # a URL can hold a password
+        _fail(str(r.error) if "://" in r.target else f"{r.target}: {r.error}", r.error.help, r.error.code)
         return
     release = r.release
     assert release is not None  # noqa: S101  # set wherever there is no error
@@ -211,14 +213,14 @@ def _explain(args: argparse.Namespace) -> int:
         near = [n for n in names if args.explain.rsplit(".", 1)[-1].lower() in n.lower()][:5] or names[:5]
         return _fail(f"no clause `{args.explain}`", f"for example {', '.join(near)}" if near else "run synth first", 2)
     for entry, clause in found:
-        print(contract_text(m.Contract(entry.contract.name, clauses=(clause,))).rstrip())
+        for line in contract_text(m.Contract(entry.contract.name, clauses=(clause,))).rstrip().split("\n"):
+            print(_printable(line))
         for cited in entry.evidence(clause):
             seen = cited.raw["seen"]
-            print(
-                f"\n{cited.id}  {cited.source.split(':')[0]}  {cited.place}  ({seen.get('kind')}, by {cited.vouched})"
-            )
+            place = f"{cited.id}  {cited.source.split(':')[0]}  {cited.place}  ({seen.get('kind')}, by {cited.vouched})"
+            print(f"\n{_printable(place)}")
             if seen.get("detail"):
-                print(f"  {seen['detail']}")
+                print(f"  {_printable(str(seen['detail']))}")
             for n, line in enumerate(cited.text.splitlines(), int(seen["line"])):
                 print(f"  {n:>5} | {_printable(line)}")
         print()

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from lpcl import model as m
+from lpcl.check import settable
 from lpcl.expr import references
 from synth import vocabulary as v
 from synth.records import Evidence, Kind, Role, When
@@ -31,6 +32,10 @@ _BINDING = {
 _WHEN_ORDER = {When.IMPORT: 0, When.FIRST_USE: 1, When.CALL: 2, When.UNKNOWN: 3, When.BUILD: 4}
 _TYPES = {"int": "int", "float": "float", "bool": "bool", "str": "text", "path": "text", "list": "text"}
 _FORBIDDEN_ENV = re.compile(r"^(LD_|DYLD_|PYTHON|PATH$|__)", re.IGNORECASE)
+
+
+def _unsettable(name: str) -> bool:
+    return bool(_FORBIDDEN_ENV.match(name)) or not settable(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +73,7 @@ class _Work:
 
     def name(self, wanted: str) -> str:
         """A free clause name close to `wanted`."""
-        base = re.sub(r"\W+", "_", wanted).strip("_").lower() or "x"
+        base = re.sub(r"\W+", "_", wanted, flags=re.ASCII).strip("_").lower() or "x"
         if base[0].isdigit():
             base = f"c_{base}"
         name, n = base, 2
@@ -100,12 +105,17 @@ def draft(package: str, version: str, evidence: Sequence[Evidence]) -> Draft:
     controls = [_bind(work, c) for c in work.controls]
     clauses: list[m.Clause] = [*work.demands, *assumptions, *controls, *signals, *mitigations]
     contract = m.Contract(
-        re.sub(r"\W", "_", package),
+        _contract_name(package),
         (m.Package(package, f"=={version}"),),
         summary=_summary(work, controls),
         clauses=tuple(clauses),
     )
     return Draft(contract, tuple(sorted(work.rejected, key=lambda r: r.name)))
+
+
+def _contract_name(package: str) -> str:
+    name = re.sub(r"\W", "_", package, flags=re.ASCII)
+    return f"p_{name}" if name[:1].isdigit() else name
 
 
 def _summary(work: _Work, controls: Sequence[m.Control]) -> str:
@@ -140,26 +150,31 @@ def _env_controls(work: _Work) -> None:
             continue
         members = sorted(chains.get(e.seen.chain, [e]), key=lambda x: x.seen.order)
         members = [x for x in members if x.seen.name not in done]
-        first = members[0].seen
         done |= {x.seen.name for x in members}
-        reason = v.rejected(first.name)
-        if reason is None and _FORBIDDEN_ENV.match(first.name):
-            reason = "it can load code: no contract may set it"
-        if reason is not None:
-            work.rejected.append(Rejected(first.name, reason, f"{first.file}:{first.line}"))
+        for x in members:
+            reason = _rejected(x.seen.name)
+            if reason is not None:
+                work.rejected.append(Rejected(x.seen.name, reason, f"{x.seen.file}:{x.seen.line}"))
+        last = members[-1].seen.value
+        members = [x for x in members if _rejected(x.seen.name) is None]
+        if not members:
             continue
         cited = [*members, *(x for y in members for x in by_name[y.seen.name])]
-        _add_env_control(work, members, cited)
+        _add_env_control(work, members, cited, last)
 
 
-def _add_env_control(work: _Work, members: Sequence[Evidence], cited: Sequence[Evidence]) -> None:
+def _rejected(name: str) -> str | None:
+    reason = v.rejected(name)
+    return "it can load code: no contract may set it" if reason is None and _unsettable(name) else reason
+
+
+def _add_env_control(work: _Work, members: Sequence[Evidence], cited: Sequence[Evidence], text: str | None) -> None:
     first = members[0].seen
     stem = v.stem(first.name, work.package)
     name = work.name(v.short(first.name, work.package))
-    constants = {e.seen.name.rsplit(".", 1)[-1]: e for e in work.of(Kind.CONSTANT)}
-    default, from_constant, notes = _default(first.value, constants)
+    default, from_constant, notes = _default(text, _constants(work, members))
     kind = _TYPES.get(first.value_type or "", "") or _type_of(default, first.name)
-    default, notes = _fitting(default, kind, notes, first.value)
+    default, notes = _fitting(default, kind, notes, text)
     ways = tuple(m.Way("env", e.seen.name, _BINDING[e.seen.when]) for e in members)
     work.stems.setdefault(stem, len(work.controls))
     work.controls.append(
@@ -174,6 +189,20 @@ def _add_env_control(work: _Work, members: Sequence[Evidence], cited: Sequence[E
             evidence=_cite([*cited[: MAX_CITED - 1], *from_constant]),
         )
     )
+
+
+def _constants(work: _Work, members: Sequence[Evidence]) -> dict[str, Evidence]:
+    """Constants by name: those found for these variables, those of their files, else those of one value only."""
+    names, files = {e.seen.name for e in members}, {e.seen.file for e in members}
+    found: dict[str, list[Evidence]] = defaultdict(list)
+    for e in work.of(Kind.CONSTANT):
+        found[e.seen.name.rsplit(".", 1)[-1]].append(e)
+    out: dict[str, Evidence] = {}
+    for name, all_of in found.items():
+        near = [e for e in all_of if e.seen.file in files or e.seen.detail.removeprefix("used for ") in names] or all_of
+        if len({e.seen.value for e in near}) == 1:
+            out[name] = near[0]
+    return out
 
 
 def _default(text: str | None, constants: Mapping[str, Evidence]) -> tuple[m.Expr, list[Evidence], tuple[str, ...]]:
@@ -204,7 +233,9 @@ def _type_of(default: m.Expr | None, name: str) -> str:
         case m.Text():
             return "text"
     counted = {"thread", "worker", "job", "cpu", "core", "processe", "process", "proc", "depth", "size"}
-    return "int" if counted & set(v.words(name)) else "text"
+    words = v.words(name)
+    last = words[-2:] if words[-1:] in {("count",), ("limit",)} else words[-1:]
+    return "int" if counted & set(last) else "text"
 
 
 def _fitting(default: m.Expr, kind: str, notes: tuple[str, ...], text: str | None) -> tuple[m.Expr, tuple[str, ...]]:
@@ -216,6 +247,8 @@ def _fitting(default: m.Expr, kind: str, notes: tuple[str, ...], text: str | Non
             value = m.Number(int(body))
         elif kind == "bool" and body.lower() in {"0", "1", "true", "false"}:
             value = m.Truth(body.lower() in {"1", "true"})
+        elif kind == "float" and re.fullmatch(r"\d{1,15}(\.\d{1,15})?", body):
+            value = m.Number(float(body))
         elif kind != "text":
             value = m.Unknown()
     elif isinstance(default, m.Truth) and kind != "bool":
@@ -233,7 +266,7 @@ def _api_controls(work: _Work) -> None:
     """Public functions that set something: another way of a control with the same stem, else one of their own."""
     for e in work.of(Kind.API_SET):
         seen = e.seen
-        if _private(seen.name) or seen.role is Role.VENDORED:
+        if _private(seen.name) or not _sayable(seen.name) or seen.role is Role.VENDORED:
             continue
         arguments = _arguments(seen.detail)
         way = m.Way("call", seen.name, "call", arguments[:1])
@@ -261,7 +294,7 @@ def _param_controls(work: _Work) -> None:
     for e in work.of(Kind.PARAM):
         seen = e.seen
         match = re.fullmatch(r"(.+)\((\w+)=\)", seen.name)
-        if match is None or e.rank < PARAM_RANK or _private(match[1]):
+        if match is None or not _sayable(f"{match[1]}.{match[2]}") or e.rank < PARAM_RANK or _private(match[1]):
             continue
         default = expression(seen.value, {})
         kind = _TYPES.get(seen.value_type or "", "") or _type_of(default, match[2])
@@ -281,6 +314,11 @@ def _param_controls(work: _Work) -> None:
                 evidence=(e.id,),
             )
         )
+
+
+def _sayable(dotted: str) -> bool:
+    """Whether LPCL can name it, and a program can import it."""
+    return all(re.fullmatch(r"[A-Za-z_]\w*", part, re.ASCII) for part in dotted.split("."))
 
 
 def _private(dotted: str) -> bool:
@@ -312,6 +350,8 @@ def _demands(work: _Work) -> None:
     for (target, constructor), found in seen_pools.items():
         first = found[0].seen
         amount, notes = _amount(work, first.value)
+        if first.language in {"c", "cpp"}:
+            amount = _divided(amount)
         idle, idle_evidence = _idle(work, first.file)
         fork, fork_evidence = _fork(work, first.file)
         native = first.language not in {"python", "cython"}
@@ -351,6 +391,18 @@ def _amount(work: _Work, text: str | None) -> tuple[m.Expr, tuple[str, ...]]:
     if found is not None:
         return found, ()
     return m.Unknown(), (f"size in the source: {_one_line(text)}",) if text else ()
+
+
+def _divided(e: m.Expr) -> m.Expr:
+    """`a / b` of C is the floor of the division."""
+    match e:
+        case m.Operation(operator="/"):
+            return m.Apply("floor", (m.Operation("/", tuple(_divided(x) for x in e.operands)),))
+        case m.Operation():
+            return replace(e, operands=tuple(_divided(x) for x in e.operands))
+        case m.Apply():
+            return replace(e, arguments=tuple(_divided(x) for x in e.arguments))
+    return e
 
 
 def _parameters(work: _Work) -> dict[str, m.Expr]:
@@ -395,7 +447,7 @@ def _signals(work: _Work) -> list[m.Signal]:
         seen = e.seen
         path = seen.name.split(".")
         method = any(p[:1].isupper() for p in path[:-1]) or "property" in seen.detail
-        if _private(seen.name) or method or seen.role is Role.VENDORED or len(path) < 2:
+        if _private(seen.name) or not _sayable(seen.name) or method or seen.role is Role.VENDORED or len(path) < 2:
             continue
         at = work.stems.get(v.stem(seen.name, work.package))
         control = work.controls[at].name if at is not None else ""
@@ -421,11 +473,18 @@ def _mitigations(work: _Work) -> list[m.Mitigation]:
     groups: dict[tuple[str, str, bool, str], list[Evidence]] = defaultdict(list)
     for e in work.of(Kind.ENV_WRITE):
         seen = e.seen
-        if "*" in seen.name or _FORBIDDEN_ENV.match(seen.name) or not re.fullmatch(r"[A-Za-z_]\w*", seen.name):
+        if "*" in seen.name or _unsettable(seen.name):
             work.rejected.append(Rejected(seen.name, "set by the library, but not stated", f"{seen.file}:{seen.line}"))
             continue
         groups[(seen.value or "", seen.target, seen.unless_set, seen.function)].append(e)
-    facts: dict[str, m.Expr] = {"cpu_count()": m.Ref(("machine", "cores")), **_parameters(work)}
+    online = m.Ref(("machine", "online"))
+    facts: dict[str, m.Expr] = {
+        "cpu_count()": m.Ref(("machine", "cores")),  # the library's own
+        "os.cpu_count()": online,
+        "multiprocessing.cpu_count()": online,
+        "mp.cpu_count()": online,
+        **_parameters(work),
+    }
     out = []
     for (value, target, unless_set, function), found in groups.items():
         to = expression(value, facts) or m.Unknown()
@@ -433,7 +492,7 @@ def _mitigations(work: _Work) -> list[m.Mitigation]:
         last = function.rsplit(".", 1)[-1].strip("_") or "import"
         out.append(
             m.Mitigation(
-                work.name(f"{last}_sets_{v.plain_words(found[0].seen.name)[-1]}"),
+                work.name(f"{last}_sets_{(v.plain_words(found[0].seen.name) or ('it',))[-1]}"),
                 tuple(dict.fromkeys(e.seen.name for e in found)),
                 to,
                 "children" if target == "child" else "process",

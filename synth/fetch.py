@@ -489,11 +489,16 @@ def _folder_release(path: Path, limits: Limits) -> Release:
         version=version,
         root=root,
         kind="folder",
-        filename=root.name,
+        filename=_printable_name(root.name),
         sha256=folder_digest(root, limits=limits),
         verified="unverified",
-        location=root.name,
+        location=_printable_name(root.name),
     )
+
+
+def _printable_name(name: str) -> str:
+    # A folder's name is written to files and shown: only what is plain text of it.
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
 
 
 def _folder_files(folder: Path) -> Iterator[Path]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lpcl import model as m
+from lpcl.check import RESOURCES
 from synth.records import Evidence
 
 
@@ -35,9 +37,28 @@ def ground(contract: m.Contract, evidence: Sequence[Evidence]) -> tuple[m.Contra
             kept.append(clause)
         else:
             problems.append(Ungrounded(m.clause_label(clause), why))
-    names = {c.name for c in kept}
-    gone = {c.name for c in contract.clauses} - names
-    return replace(contract, clauses=tuple(_without(c, gone) for c in kept)), tuple(problems)
+    result, lost = without(contract, {c.name for c in contract.clauses} - {c.name for c in kept})
+    return result, (*problems, *lost)
+
+
+def without(contract: m.Contract, gone: set[str]) -> tuple[m.Contract, tuple[Ungrounded, ...]]:
+    """The contract without some clauses and what cannot be said without them, and what the latter is."""
+    lost: list[Ungrounded] = []
+    while True:
+        kept = [_without(c, gone) for c in contract.clauses if c.name not in gone]
+        bad = [c for c in kept if _lost(c, gone)]
+        contract = replace(contract, clauses=tuple(c for c in kept if c not in bad))
+        if not bad:
+            return contract, tuple(lost)
+        lost += [Ungrounded(m.clause_label(c), "it refers to a clause that was dropped") for c in bad]
+        gone = gone | {c.name for c in bad}
+
+
+def _lost(clause: m.Clause, gone: set[str]) -> bool:
+    """Whether the clause cannot be said without a dropped one."""
+    # The first words of resources are references too.
+    dangling = any(r.parts[0] in gone for r in m.walk_references(clause) if r.name not in RESOURCES)
+    return dangling or (isinstance(clause, m.Signal) and not clause.observes)
 
 
 def _problems(clause: m.Clause, by_id: Mapping[str, Evidence]) -> Iterator[str]:
@@ -56,7 +77,7 @@ def _problems(clause: m.Clause, by_id: Mapping[str, Evidence]) -> Iterator[str]:
 def _speaks_of(evidence: Evidence, name: str) -> bool:
     seen = evidence.seen
     about = seen.name.replace("(", ".").replace("=)", "").split(".")
-    return name in seen.text or name in about
+    return bool(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", seen.text)) or name in about
 
 
 def _names(clause: m.Clause) -> Iterator[str]:

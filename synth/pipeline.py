@@ -21,7 +21,7 @@ from lpcl.parse import parse
 from synth.draft import Rejected, draft
 from synth.evidence import collect, read_jsonl, write_jsonl
 from synth.fetch import fetch
-from synth.ground import Ungrounded, ground
+from synth.ground import Ungrounded, ground, without
 from synth.indexes import IndexConfig
 from synth.records import Evidence, Release, Skipped, SynthError, Walk
 from synth.targets import parse_target
@@ -102,12 +102,18 @@ def synthesise(targets: Sequence[str], options: Options, notify: Notify = lambda
             result = _one(text, options, notify)
         except SynthError as error:
             result = Result(text, error=error)
+        except OSError as error:
+            reason = f"cannot write to `{options.out}`: {(error.strerror or str(error)).lower()}"
+            result = Result(text, error=SynthError(reason, help_text="choose another folder with --out"))
         results.append(replace(result, seconds=round(time.monotonic() - started, 3)))
     return results
 
 
 def _check_out(options: Options) -> None:
-    out = options.out.resolve()
+    try:
+        out = options.out.resolve()
+    except (OSError, RuntimeError) as error:
+        raise SynthError(f"`{options.out}` cannot be used", help_text="choose another folder with --out") from error
     if out == shipped().resolve() and not options.force:
         raise SynthError(
             f"`{options.out}` is the shipped corpus", help_text="choose another folder with --out, or add --force"
@@ -181,7 +187,8 @@ def _accepted(contract: m.Contract) -> tuple[m.Contract, tuple[Ungrounded, ...]]
                 raise SynthError(f"the draft is not valid: {errors[0].message}", help_text="please report it", code=3)
             return contract, tuple(refused)
         refused += [Ungrounded(name, f"{d.rule}: {d.message}") for name, d in bad.items()]
-        contract = replace(contract, clauses=tuple(c for c in contract.clauses if c.name not in bad))
+        contract, lost = without(contract, set(bad))
+        refused += lost
 
 
 def _clause_at(contract: m.Contract, diagnostic: Diagnostic) -> m.Clause | None:
@@ -195,6 +202,8 @@ def _clause_at(contract: m.Contract, diagnostic: Diagnostic) -> m.Clause | None:
 def _write(release: Release, contract: m.Contract, evidence: Sequence[Evidence], options: Options) -> Path:
     """Write an entry whole or not at all."""
     folder = options.out / release.name
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise SynthError(f"`{folder}` is no folder", help_text="move it away, or choose another folder with --out")
     if folder.exists() and not options.force:
         _refuse_edited(folder)
     options.out.mkdir(parents=True, exist_ok=True)
@@ -205,6 +214,9 @@ def _write(release: Release, contract: m.Contract, evidence: Sequence[Evidence],
         (fresh / CONTRACT).write_text(file_text(m.File(m.LANGUAGE_VERSION, (contract,))), "utf-8")
         write_jsonl(fresh / EVIDENCE, evidence)
         (fresh / METADATA).write_text(_metadata(release), "utf-8")
+        for kept in folder.iterdir() if folder.exists() else ():
+            if kept.name not in {CONTRACT, EVIDENCE, METADATA} and kept.is_file():
+                shutil.copy2(kept, fresh)  # a person's, such as allow.toml
         if folder.exists():
             folder.rename(old)
         fresh.rename(folder)
@@ -219,8 +231,13 @@ def _write(release: Release, contract: m.Contract, evidence: Sequence[Evidence],
 def _refuse_edited(folder: Path) -> None:
     try:
         by_person = any(e.vouched == "person" for e in read_jsonl(folder / EVIDENCE))
-    except (OSError, SynthError):
-        by_person = False
+    except SynthError as error:
+        if not (folder / EVIDENCE).exists():
+            return
+        raise SynthError(
+            f"`{folder}` cannot be read, so a person may have worked on it: {error}",
+            help_text="write to another folder with --out, or add --force",
+        ) from error
     if by_person:
         raise SynthError(
             f"`{folder}` was reviewed by a person", help_text="write to another folder with --out, or add --force"
@@ -235,5 +252,9 @@ def _metadata(release: Release) -> str:
         "read": f"{release.filename} ({release.kind}, sha256 {release.sha256}, {release.verified})",
         "drafter": DRAFTER,
     }
-    # JSON strings are TOML basic strings, but for the escaped surrogates that names of files never hold here.
-    return "".join(f"{k} = {json.dumps(str(v), ensure_ascii=False)}\n" for k, v in lines.items())
+    # JSON strings are TOML basic strings, but for DEL.
+    return "".join(f"{k} = {_quoted(str(v))}\n" for k, v in lines.items())
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

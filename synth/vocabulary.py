@@ -8,7 +8,7 @@ import re
 _PROVIDED = re.compile(
     r"^(NUMBER_OF_PROCESSORS|PROCESSOR_\w+|HOSTNAME|COMPUTERNAME|USER|USERNAME|LOGNAME|PWD|TMP|TEMP|TMPDIR|"
     r"XDG_\w+|SHELL|TERM|COLUMNS|LINES|LANG|LC_\w+|TZ|DISPLAY|SYSTEMROOT|WINDIR|APPDATA|LOCALAPPDATA|PROGRAMFILES\w*|"
-    r"CONDA_\w+|VIRTUAL_ENV|CI|GITHUB_\w+|READTHEDOCS|PYTEST_\w+|PYTHON\w+)$"
+    r"SLURM_\w+|PBS_\w+|LSB_\w+|SGE_\w+|CONDA_\w+|VIRTUAL_ENV|CI|GITHUB_\w+|READTHEDOCS|PYTEST_\w+|PYTHON\w+)$"
 )
 _NOT_PERFORMANCE = (
     (
@@ -41,7 +41,7 @@ _RESOURCES = (
         re.compile(r"(^|_)(MEM\w*|CACHE\w*|BUFFER\w*|ARENAS?|MALLOC|ALLOCATOR|SPILL\w*|BYTES|NBYTES|MMAP|HEAP|TEMP_FOLDER|PICKLER)(_|$)"),
         "memory.bytes",
     ),
-    (re.compile(r"(^|_)(CHUNK\w*|BATCH\w*|BLOCK\w*|MORSEL\w*|PREFETCH\w*|QUEUE\w*|PARTITIONS?|TILE\w*)(_|$)"), "memory.bytes"),
+    (re.compile(r"(^|_)(CHUNK\w*|BATCH\w*|BLOCKS?|BLOCK_?SIZE|MORSEL\w*|PREFETCH\w*|QUEUE\w*|PARTITIONS?|TILE\w*)(_|$)"), "memory.bytes"),
     (re.compile(r"(^|_)(SPIN\w*|WAIT\w*|BLOCKTIME|IDLE|AFFINITY|BIND|PIN\w*|PLACES|NUMA|TIMEOUT|BACKEND|ENGINE|LAYER|SCHEDUL\w+)(_|$)"), "cpu.time"),
 )  # fmt: skip
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")

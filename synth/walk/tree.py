@@ -130,6 +130,9 @@ def read_files(root: Path, limits: Limits) -> _Files:
         if group is None:
             continue
         why = ""
+        if not path.isprintable():
+            files.skipped.append(Skipped(file=ascii(path)[1:-1], why="its name is not plain text"))
+            continue
         if status.st_size > limits.file_bytes:
             why = f"larger than {limits.file_bytes} bytes ({status.st_size})"
         elif files.count() >= limits.files:
