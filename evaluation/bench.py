@@ -27,7 +27,8 @@ def machine_block() -> str:
 
     m = facts()
     load = os.getloadavg()[0]
-    return f"machine: {m.cpu_model or 'unknown CPU'}, {m.cores} of {m.logical} CPUs usable, kernel {m.kernel}, load {load:.2f}"
+    cpus = f"{m.cores} of {m.logical} CPUs usable"
+    return f"machine: {m.cpu_model or 'unknown CPU'}, {cpus}, kernel {m.kernel}, load {load:.2f}"
 
 
 def walk_once(folder: str) -> None:
@@ -48,7 +49,8 @@ def walk_once(folder: str) -> None:
     seconds = time.perf_counter() - started
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     size = sum(w.bytes for w in walks)
-    print(json.dumps({"seconds": seconds, "bytes": size, "files": sum(w.files for w in walks), "evidence": evidence, "peak": peak}))
+    files = sum(w.files for w in walks)
+    print(json.dumps({"seconds": seconds, "bytes": size, "files": files, "evidence": evidence, "peak": peak}))
 
 
 def bench_walk(repeats: int) -> None:
@@ -81,7 +83,8 @@ def bench_overhead(pairs: int) -> None:
     for i in range(pairs + 1):
         order = ("plain", "profiled") if i % 2 else ("profiled", "plain")
         for kind in order:
-            r = run(command, env=env, metric=METRIC, sample=kind == "profiled", inside=spec if kind == "profiled" else None)
+            profile = kind == "profiled"
+            r = run(command, env=env, metric=METRIC, sample=profile, inside=spec if profile else None)
             if not r.ok:
                 sys.exit(f"the application failed: {r.cause}")
             if i == 0:

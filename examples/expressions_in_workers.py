@@ -17,7 +17,7 @@ def features(seed: int) -> float:
     x = rng.standard_normal((1200, 200))
     total = 0.0
     for _ in range(6):
-        y = numexpr.evaluate("tanh(x) * 2 + x ** 2")
+        y = numexpr.evaluate("tanh(x) * 2 + x ** 2", {"x": x})
         gram = y.T @ y
         total += float(np.linalg.eigvalsh(gram)[-1])
     return total

@@ -85,6 +85,8 @@ def _domain(domain: str, text: str, example: str) -> tuple[str, ...]:
         if (high - low) // step >= MAX_VALUES:
             raise UsageError(f"`{text}` has more than {MAX_VALUES} values", "give a step: LOW..HIGH..STEP")
         return tuple(str(v) for v in range(low, high + 1, step))
+    if re.fullmatch(r"(?=.*\d)[-+.\d]*\.\.[-+.\d]*", domain.strip()):
+        raise UsageError(f"the range of `{text}` is not one of whole numbers", f"write it like {example}")
     values = tuple(dict.fromkeys(v.strip() for v in domain.split(",") if v.strip()))
     if not values:
         raise UsageError(f"`{text}` gives no values", f"write it like {example}")
@@ -117,15 +119,16 @@ class Application:
 def _with_argument(command: list[str], template: Sequence[str], value: str) -> list[str]:
     filled = [part.replace("{}", value) for part in template]
     where = next((i for i, part in enumerate(template) if "{}" in part), 0)
-    if where > 0 and template[where - 1] in command[1:]:
-        at = command.index(template[where - 1], 1)
-        if at + 1 < len(command):
-            return [*command[: at + 1], filled[where], *command[at + 2 :]]
     prefix = template[where].partition("{}")[0]
-    if where == 0 and prefix.startswith("-"):
+    flag = template[where - 1] if where > 0 else prefix.removesuffix("=")
+    if flag.startswith("-"):
+        new = filled[max(0, where - 1) : where + 1]
+        glued = where == 0 and not prefix.endswith("=")  # `-j{}`
         for at, part in enumerate(command[1:], 1):
-            if part.startswith(prefix):
-                return [*command[:at], *filled, *command[at + 1 :]]
+            if part == flag and not glued and at + 1 < len(command):
+                return [*command[:at], *new, *command[at + 2 :]]
+            if part.startswith(prefix if glued else f"{flag}="):
+                return [*command[:at], *new, *command[at + 1 :]]
     return [*command, *filled]
 
 
@@ -208,9 +211,11 @@ def _owners(folders: Iterable[str]) -> dict[str, tuple[str, str | None]]:
     """Top-level module -> (distribution, version), read from the metadata in these folders."""
     owners: dict[str, tuple[str, str | None]] = {}
     for dist in importlib.metadata.distributions(path=sorted(folders)):
-        name = dist.metadata["Name"] if dist.metadata is not None else None
+        metadata = dist.metadata  # each access reads and parses it again
+        name = metadata["Name"] if metadata is not None else None
         if not name:
             continue
+        version = metadata["Version"]
         tops = (dist.read_text("top_level.txt") or "").split()
         if not tops:
             tops = [
@@ -220,7 +225,7 @@ def _owners(folders: Iterable[str]) -> dict[str, tuple[str, str | None]]:
                 if not f.parts[0].endswith((".dist-info", ".libs", ".data"))
             ]
         for top in tops:
-            owners.setdefault(top, (name, dist.version))
+            owners.setdefault(top, (name, version))
     return owners
 
 

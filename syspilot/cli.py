@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import re
 import shlex
@@ -39,7 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(args)
     options.command_line = command
     try:
-        return int(options.call(options))
+        code = int(options.call(options))
+        sys.stdout.flush()
     except KeyboardInterrupt:
         print("syspilot: interrupted", file=sys.stderr)
         return 130
@@ -47,6 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of our output went away, for example `| head`.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    return code
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -94,7 +97,9 @@ def _sub(commands: argparse._SubParsersAction, name: str, help_text: str, epilog
         description=help_text,
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage=f"syspilot {name} [options]" + ("" if name == "synth" else " -- COMMAND [ARGUMENT ...]"),
+        usage=f"syspilot {name} [options]"
+        + (" {env,sh,dockerfile}" if name == "export" else "")
+        + ("" if name == "synth" else " -- COMMAND [ARGUMENT ...]"),
     )
     return sub
 
@@ -159,6 +164,9 @@ def _session(args: argparse.Namespace, mode: str) -> int:
         return _session_inner(args, mode)
     except UsageError as error:
         return _fail(str(error), error.help)
+    except OSError as error:
+        where = error.filename or "a file"
+        return _fail(f"`{where}` cannot be written: {error.strerror}", "choose another place: --state, --report", 3)
     except ApplicationError as error:
         tail = error.run.stderr_tail.strip().splitlines()[-5:]
         code = _fail(str(error), error.help)
@@ -181,6 +189,8 @@ def _session_inner(args: argparse.Namespace, mode: str) -> int:
         raise UsageError("no application to run", f"put it behind `--`: syspilot {mode} -- python app.py")
     if args.max_runs < 1:
         raise UsageError("`--max-runs` must be at least 1", "the default is enough for most applications")
+    if args.timeout is not None and not 0 < args.timeout < math.inf:
+        raise UsageError("`--timeout` must be a number of seconds above 0", "for example --timeout 60")
     tunables = [parse_tunable(t, "env") for t in args.env] + [parse_tunable(t, "param") for t in args.param]
     try:
         metric = re.compile(args.metric) if args.metric else None

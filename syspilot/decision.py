@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+from pydantic import ValidationError
+
 from syspilot.hypotheses import Hazard, Hypothesis
 from syspilot.records import SCHEMA_VERSION, Machine, Record
 from syspilot.verify import SettingSeen
@@ -176,7 +178,10 @@ def load(path: Path) -> Decision:
     Raises:
         ValueError: not a decision, or one of a newer release.
     """
-    data = json.loads(path.read_text("utf-8"))
+    try:
+        data = json.loads(path.read_text("utf-8"))
+    except (ValueError, RecursionError):
+        data = None
     version = data.get("schema_version") if isinstance(data, dict) else None
     if not isinstance(version, int):
         msg = f"`{path}` is no decision of syspilot"
@@ -184,7 +189,12 @@ def load(path: Path) -> Decision:
     if version > SCHEMA_VERSION:
         msg = f"`{path}` was written by a newer release (schema {version}, this one reads {SCHEMA_VERSION})"
         raise ValueError(msg)
-    return Decision.model_validate(data)
+    try:
+        return Decision.model_validate(data)
+    except ValidationError as error:
+        where = ".".join(map(str, error.errors()[0]["loc"]))
+        msg = f"`{path}` is no decision of syspilot: `{where}` is wrong or missing"
+        raise ValueError(msg) from error
 
 
 # --------------------------------------------------------------------- exports
@@ -222,8 +232,14 @@ def _shell_lines(env: Mapping[str, str]) -> list[str]:
 
 
 def _docker_lines(env: Mapping[str, str]) -> list[str]:
-    return [f'ENV {k}="{_escape(v)}"' for k, v in env.items()]
+    # In a Dockerfile a value has one line, and a backslash stands before a quote, a dollar sign and itself only.
+    return [
+        f"# {k} has several lines, which a Dockerfile cannot hold"
+        if "\n" in v or "\r" in v
+        else f'ENV {k}="{_escape(v, also="")}"'
+        for k, v in env.items()
+    ]
 
 
-def _escape(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("$", "\\$").replace("`", "\\`")
+def _escape(value: str, also: str = "`") -> str:
+    return "".join(f"\\{c}" if c in f'\\"${also}' else c for c in value)

@@ -215,7 +215,7 @@ def two_spinning_pools(s: Situation) -> Iterator[Hypothesis]:
     pools = [p for p in s.system.pools if _many(p) and p.spins]
     mean, _ = runnable(s.run)
     for a, b in combinations(pools, 2):
-        shared = s.pids(a.contract) & s.pids(b.contract)
+        shared = _sized(s, a) & _sized(s, b)
         if not shared or a.contract == b.contract:
             continue
         remedies = [
@@ -239,6 +239,12 @@ def two_spinning_pools(s: Situation) -> Iterator[Hypothesis]:
             {"processes": len(shared), "runnable_mean": round(mean, 2), "cores": s.cores},
             PREDICTED,
         )
+
+
+def _sized(s: Situation, pool: Pool) -> frozenset[int]:
+    """Processes in which this pool has more than one thread: what a process reports outweighs the contract."""
+    sizes = reported_by_pid(s.run, s.entries[pool.contract].contract, f"{pool.demand.name}.amount")
+    return frozenset(pid for pid in s.pids(pool.contract) if sizes.get(pid, pool.amount or 0) > 1)
 
 
 def _both(s: Situation, a: Pool, b: Pool) -> list[Remedy]:

@@ -134,6 +134,12 @@ def tunable_values(tunable: Tunable, cores: int) -> list[str]:
     return [str(n) for n in dict.fromkeys(nearest)]
 
 
+def neighbours(tunable: Tunable, value: str | None) -> list[str]:
+    """The values next to one, below and above."""
+    at = tunable.values.index(value) if value in tunable.values else None
+    return [] if at is None else [tunable.values[i] for i in (at - 1, at + 1) if 0 <= i < len(tunable.values)]
+
+
 def escape(space: Space, tried: set[Signature], base: Mapping[str, str], rng: random.Random) -> Candidate | None:
     """A configuration outside of what the contracts predict: they order the search, they never fence it."""
     options: list[dict[str, str]] = []

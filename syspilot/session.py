@@ -26,7 +26,7 @@ CONFIRM_OBJECTIVE, CONFIRM_CPU, REFUTE_OBJECTIVE = 1.10, 1.10, 1.02
 # A gain below this is not worth a setting; without a hypothesis that predicted it, it has to be larger.
 WORTH, WORTH_UNPREDICTED = 1.03, 1.10
 # Fresh pairs that a confirmation needs: few tell a large gain, a small one looks like noise for longer.
-MIN_PAIRS, MIN_PAIRS_SMALL, LARGE = 3, 5, 1.3
+MIN_PAIRS, MIN_PAIRS_SMALL, LARGE = 3, 5, 1.5
 
 
 class ApplicationError(Exception):

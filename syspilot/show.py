@@ -28,6 +28,13 @@ def load_contracts(folders: Sequence[Path]) -> tuple[Entry, ...]:
     return entries
 
 
+class _Console(Console):
+    """Leaves it to the command line what a reader that went away means."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 class Progress:
     """Shows a session's runs on standard error: a spinner on a terminal, plain lines elsewhere."""
 
@@ -64,7 +71,7 @@ class Progress:
 
 def decision(x: Decision, *, report: Path, saved: Path) -> None:
     """The summary of a session."""
-    console = Console(highlight=False)
+    console = _Console(highlight=False)
     console.print()
     _pools(console, x)
     for conflict in x.conflicts:
@@ -137,6 +144,10 @@ def _conflict(console: Console, c: Conflict) -> None:
 
 
 def _answer(console: Console, x: Decision) -> None:
+    if x.interrupted and x.configuration:
+        words = " ".join(f"{k}={v}" for k, v in x.configuration.items())
+        console.print(f"[bold]{escape(words)}[/]  {escape(x.reason)}", soft_wrap=True)
+        return
     if not x.configuration or x.ratio is None:
         console.print(f"[bold]leave it as it is[/]  {escape(x.reason)}", soft_wrap=True)
         return
@@ -160,7 +171,7 @@ def _advice(console: Console, x: Decision) -> None:
 
 def explain(x: Decision, entries: Sequence[Entry]) -> None:
     """Each conflict and hazard with the text of its clauses and the evidence behind them."""
-    console = Console(highlight=False)
+    console = _Console(highlight=False)
     by_name = {e.contract.name: e for e in entries}
     console.print(f"[bold]{escape(x.reason)}[/]\n")
     items: tuple[Conflict | HazardSeen, ...] = (*x.conflicts, *x.hazards)

@@ -25,7 +25,7 @@ def doctor(session: Session) -> d.Decision:
     space = search.Space(situation, session.application.tunables)
     likely = [x for x in found if x.strength > h.WEAK]
     for hypothesis in likely[: session.options.interventions]:
-        for remedy in search.remedies_of(space, hypothesis)[:1]:
+        for remedy in search.remedies_of(space, hypothesis)[:1] if session.left else ():
             run = session.measure(remedy, "intervene")
             if run.ok and session.left > 1 and session.conflict(hypothesis).verdict == "undecided":
                 session.measure({}, "intervene")
@@ -77,10 +77,12 @@ class _Selection:
             self.predicted.add(frozenset(candidate.configuration.items()))
             self._screen(candidate.configuration)
         self._tunables()
+        self._neighbours()
         self._drop_settings()
-        outside = search.escape(self.space, self.tried, self.best_so_far(), self.rng)
-        if outside is not None and session.left > 2 * MIN_PAIRS:
-            self._screen(outside.configuration)
+        for _ in range(max(1, (session.left - self._reserve()) // 4)):
+            outside = search.escape(self.space, self.tried, self.best_so_far(), self.rng)
+            if outside is not None and session.left > self._reserve():
+                self._screen(outside.configuration)
         return self._confirm()
 
     def _screen(self, configuration: Mapping[str, str]) -> None:
@@ -112,6 +114,22 @@ class _Selection:
         own = {k: v for k, v in best.items() if k in self.space.own}
         if own and len(own) < len(best) and self.session.left > keep:
             self._screen(own)
+
+    def _reserve(self) -> int:
+        """Runs that the confirmation of the best so far needs: a small gain needs more pairs than a large one."""
+        session, best = self.session, self.best_so_far()
+        gain = session.gain(middle(session.values({})), middle(session.values(best)))
+        return 2 * MIN_PAIRS if gain >= LARGE or not best else 2 * MIN_PAIRS_SMALL + 1
+
+    def _neighbours(self) -> None:
+        """Steps from the best value of each tunable to the next ones, as long as they help and the budget allows."""
+        best: dict[str, str] | None = None
+        while best != self.best_so_far():
+            best = self.best_so_far()
+            for tunable in self.space.tunables:
+                for value in search.neighbours(tunable, best.get(tunable.name)):
+                    if self.session.left > self._reserve():
+                        self._screen(best | {tunable.name: value})
 
     def _drop_settings(self) -> None:
         """The best so far without each of its settings: one whose removal costs nothing is not recommended."""
@@ -189,7 +207,7 @@ class _Selection:
             return True
         if ratio.worse:
             return True
-        return ratio.better and ratio.pairs >= (MIN_PAIRS if ratio.value >= LARGE else MIN_PAIRS_SMALL)
+        return ratio.better and ratio.pairs == (MIN_PAIRS if ratio.value >= LARGE else MIN_PAIRS_SMALL)
 
     def _round(
         self,

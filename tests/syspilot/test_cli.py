@@ -123,7 +123,6 @@ def test_the_exit_codes_are_told():
     assert "exit codes: 0 fine" in EXAMPLES
 
 
-@pytest.mark.xfail(strict=True, reason="the usage line of `export` leaves out the form, which it needs")
 def test_the_usage_names_what_is_needed():
     export = helps()[1 + COMMANDS.index("export")]
     assert "dockerfile" in export.partition("\n")[0]
@@ -167,7 +166,6 @@ def test_bad_options(syspilot, options, words, tmp_path):
     assert not started.exists(), "the application ran before its options were looked at"
 
 
-@pytest.mark.xfail(strict=True, reason="a limit that is no time is taken, and the message then names another one")
 @pytest.mark.parametrize("limit", ["0", "-1", "nan"])
 def test_a_limit_that_is_no_time(syspilot, limit):
     done = syspilot("doctor", f"--timeout={limit}", "--", "true")
@@ -175,7 +173,6 @@ def test_a_limit_that_is_no_time(syspilot, limit):
     assert "did not end" not in done.stderr
 
 
-@pytest.mark.xfail(strict=True, reason="a folder that cannot be written ends in a traceback after the runs")
 @pytest.mark.parametrize("option", ["--state", "--report"])
 def test_where_nothing_can_be_written(syspilot, tmp_path, option):
     (tmp_path / "file").touch()
@@ -359,7 +356,6 @@ def test_a_decision_with_its_own_command(syspilot, tuned, tmp_path):
     assert syspilot("run", *stored(tuned, tmp_path)).stdout == "seconds 1.000000\n"
 
 
-@pytest.mark.xfail(strict=True, reason="rich ends with 1 on a closed pipe, and what print buffered fails after main")
 @pytest.mark.parametrize("command", [["explain"], ["export", "sh"]], ids=["explain", "export"])
 def test_a_reader_that_went_away(after, command):
     read_end, write_end = os.pipe()

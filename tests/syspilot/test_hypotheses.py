@@ -136,7 +136,6 @@ def test_a_remedy_is_never_a_variable_that_another_one_overrides():
             assert loud(remedy.configuration, environ=environ) != loud({}, environ=environ), remedy
 
 
-@pytest.mark.xfail(strict=True, reason="two_spinning_pools does not look at what the processes report of their pools")
 def test_workers_that_limit_both_pools_have_no_spinning_pools():
     limited = workers(2, BOTH, team_size=1, pool_size=1, busy=1, forked=False)
     report = inside(100)  # the parent has neither
