@@ -60,7 +60,8 @@ def parse_tunable(text: str, kind: str) -> Tunable:
     example = "--env APP_JOBS=1..16" if kind == "env" else '--param workers=1..16:"--workers {}"'
     name, equals, rest = text.partition("=")
     domain, colon, template = rest.partition(":") if kind == "param" else (rest, "", "")
-    if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]*", name):
+    pattern = r"[A-Za-z_][A-Za-z0-9_]*" if kind == "env" else r"[A-Za-z_][A-Za-z0-9_.-]*"
+    if not equals or not re.fullmatch(pattern, name):
         raise UsageError(f"`{text}` is no tunable", f"write it like {example}")
     if kind == "param" and (not colon or not _one_field(template)):
         raise UsageError(f"`{text}` has no argument with one `{{}}` in it", f"write it like {example}")

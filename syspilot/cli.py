@@ -192,6 +192,12 @@ def _session_inner(args: argparse.Namespace, mode: str) -> int:
     if args.timeout is not None and not 0 < args.timeout < math.inf:
         raise UsageError("`--timeout` must be a number of seconds above 0", "for example --timeout 60")
     tunables = [parse_tunable(t, "env") for t in args.env] + [parse_tunable(t, "param") for t in args.param]
+    names = [t.name for t in tunables]
+    twice = next((n for n in names if names.count(n) > 1), None)
+    if twice is not None:
+        raise UsageError(f"`{twice}` is given twice", "give each tunable a name of its own")
+    if getattr(args, "output", None) is not None and not args.export:
+        raise UsageError("`--output` without `--export`", "add --export env, sh or dockerfile")
     try:
         metric = re.compile(args.metric) if args.metric else None
     except re.error as error:
@@ -282,7 +288,8 @@ def _run(args: argparse.Namespace) -> int:
     if args.dry_run:
         print(" ".join([*words, shlex.join(argv)]))
         return 0
-    print(f"syspilot: {' '.join(words) or 'the default configuration'}", file=sys.stderr)
+    unsure = " (from a session that was interrupted: not confirmed)" if stored.interrupted else ""
+    print(f"syspilot: {' '.join(words) or 'the default configuration'}{unsure}", file=sys.stderr)
     sys.stdout.flush()
     try:
         os.execvpe(argv[0], argv, env)  # noqa: S606  # running the user's command is what this is for

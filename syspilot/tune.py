@@ -186,7 +186,7 @@ class _Selection:
         while session.left >= 1 + len(contenders) and round_ < 8:
             self._round(contenders, fresh, base, round_)
             round_ += 1
-            if len(contenders) == 2:
+            if len(contenders) == 2 and base:
                 loser = _loser(session, contenders)
                 contenders.pop(loser)
                 fresh = {0: fresh[1 - loser]}

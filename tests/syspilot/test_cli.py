@@ -166,6 +166,19 @@ def test_bad_options(syspilot, options, words, tmp_path):
     assert not started.exists(), "the application ran before its options were looked at"
 
 
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        (["--env", "A=1..2", "--param", 'A=1..2:"--a {}"'], "`A` is given twice"),
+        (["--env", "A.B=1..2"], "`A.B=1..2` is no tunable"),
+        (["--output", "x.env"], "`--output` without `--export`"),
+    ],
+    ids=["twice", "no variable", "output alone"],
+)
+def test_options_that_do_not_go_together(syspilot, options, word):
+    refused(syspilot("tune", *options, *knob()), word)
+
+
 @pytest.mark.parametrize("limit", ["0", "-1", "nan"])
 def test_a_limit_that_is_no_time(syspilot, limit):
     done = syspilot("doctor", f"--timeout={limit}", "--", "true")
