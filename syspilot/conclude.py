@@ -10,7 +10,7 @@ from syspilot import hypotheses as h
 from syspilot.app import Library, static_imports
 from syspilot.measure import Ratio, middle, spread
 from syspilot.records import Run
-from syspilot.session import Session
+from syspilot.session import CONFIRM_CPU, Session
 from syspilot.verify import SettingSeen, settings_seen
 
 
@@ -30,6 +30,7 @@ def conclude(
         seen = settings_seen(
             best_runs[-1], configuration, situation.system, session.environ, session.application.tunables
         )
+        seen = _by_cpu_seconds(session, situation, seen)
     finite = ratio is not None and ratio.pairs >= 2
     return d.Decision(
         mode="doctor" if mode == "doctor" else "tune",
@@ -56,6 +57,22 @@ def conclude(
         reason=reason,
         params={t.name: t.template for t in session.application.tunables if t.kind == "param"},
     )
+
+
+def _by_cpu_seconds(session: Session, situation: h.Situation, seen: tuple[SettingSeen, ...]) -> tuple[SettingSeen, ...]:
+    """A setting that sends idle workers to sleep shows in the CPU seconds of the same work, if it stands alone."""
+    if len(seen) != 1 or seen[0].in_effect != "not_observable":
+        return seen
+    setting = seen[0]
+    controls = [c for r in situation.system.members for c in r.contract.controls if setting.name in c.env_names()]
+    if not any(ref.parts[-1] == "idle" for c in controls for ref in c.affects):
+        return seen
+    before = middle([r.usage.cpu_s for r in session.of({}) if r.ok])
+    after = middle([r.usage.cpu_s for r in session.of({setting.name: setting.value}) if r.ok])
+    if not after > 0 or before / after < CONFIRM_CPU:
+        return seen
+    how = f"idle workers sleep: CPU seconds of the same work fell from {before:.3g} to {after:.3g}"
+    return (setting.model_copy(update={"in_effect": "yes", "how_seen": how}),)
 
 
 def _sample(session: Session, configuration: Mapping[str, str]) -> d.Sample:
