@@ -162,7 +162,9 @@ def test_the_application_finds_default_signals_and_no_stray_descriptor(tmp_path)
     assert (tmp_path / "stdout").read_text() == "[0, 1, 2] True set()\n"
     command = ["grep", "-E", "^Sig(Ign|Blk)", "/proc/self/status"]
     supervise(tmp_path, command)
-    assert {line.split()[1] for line in (tmp_path / "stdout").read_text().splitlines()} == {"0" * 16}
+    masks = [int(line.split()[1], 16) for line in (tmp_path / "stdout").read_text().splitlines()]
+    # Whoever started the tests may ignore one of the C library's own real-time signals (32 and up): that is inherited.
+    assert [mask & (2**31 - 1) for mask in masks] == [0, 0]
 
 
 def test_usage_counts_each_process_once(tmp_path):
