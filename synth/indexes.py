@@ -22,13 +22,20 @@ import requests
 import urllib3
 from packaging.tags import Tag
 from packaging.version import Version
-from pypi_simple import ACCEPT_ANY, DistributionPackage, ProjectPage, UnsupportedRepoVersionError
+from pypi_simple import (
+    ACCEPT_ANY,
+    PYPI_SIMPLE_ENDPOINT,
+    DistributionPackage,
+    ProjectPage,
+    UnsupportedRepoVersionError,
+)
 from requests.adapters import HTTPAdapter
 from urllib3.util.retry import Retry
 
 from synth.records import SynthError
 from synth.targets import read_filename
 
+# The public index, as pip takes it where nothing is configured.
 DEFAULT_INDEX_URL = PYPI_SIMPLE_ENDPOINT.rstrip("/")
 
 _PAGE_BYTES = 256 << 20  # the largest project pages of the public index take tens of megabytes

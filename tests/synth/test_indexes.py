@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pypi_simple import PYPI_SIMPLE_ENDPOINT
 
 from synth.indexes import (
     DEFAULT_INDEX_URL,
