@@ -41,6 +41,7 @@ _REPEATED = {
     "observes": "observes",
     "evidence": "evidence",
     "sets_env": "env",
+    "limits": "limits",
 }
 _SINGLE = {
     "in": "target",
@@ -49,6 +50,7 @@ _SINGLE = {
     "read_call": "read",
     "read_native": "read",
     "read_file": "read",
+    "read_log": "read",
 }
 
 
@@ -161,25 +163,30 @@ class Builder:
             return unquote(c[0])
         if key == "evidence":
             return self._names(c[0])
-        if key in {"ignores", "bounds", "affects", "observes"}:
+        if key in {"ignores", "bounds", "affects", "observes", "limits"}:
             return self._refs(c[0])
-        if key in {"env", "config"}:
-            return m.Way(key, unquote(c[0]), str(c[1]), (), self._optional(c[2]), self._deprecated(c[3]), span)
-        if key == "call":
-            names = self._names(c[1]) if c[1] is not None else ()
-            return m.Way(
-                key,
-                self._ref(c[0]).name,
-                str(c[2]),
-                names,
-                self._optional(c[3]),
-                self._deprecated(c[4]),
-                span,
-            )
-        if key == "param":
-            ref = self._ref(c[0]).name
-            return m.Way(key, ref, str(c[2]), (str(c[1]),), self._optional(c[3]), self._deprecated(c[4]), span)
+        if key in {"env", "config", "call", "param"}:
+            return self._way(key, c, span)
         return self._rare_property(key, c, span)
+
+    def _way(self, key: str, c: list[Any], span: m.Span) -> m.Way:
+        name = unquote(c[0]) if key in {"env", "config"} else self._ref(c[0]).name
+        *middle, binding, versions, condition, deprecated = c[1:]
+        parameters: tuple[str, ...] = ()
+        if key == "call":
+            parameters = self._names(middle[0]) if middle[0] is not None else ()
+        elif key == "param":
+            parameters = (str(middle[0]),)
+        return m.Way(
+            key,
+            name,
+            str(binding),
+            parameters,
+            self._optional(condition),
+            self._quoted(deprecated),
+            self._quoted(versions),
+            span,
+        )
 
     def _rare_property(self, key: str, c: list[Any], span: m.Span) -> Any:
         if key == "idle":
@@ -200,6 +207,8 @@ class Builder:
             return m.Read("native", self._strings(c[0]), None, span)
         if key == "read_file":
             return m.Read("file", (unquote(c[0]),), unquote(c[1]) if c[1] is not None else None, span)
+        if key == "read_log":
+            return m.Read("log", (unquote(c[0]),), None, span)
         if key == "sets_env":
             return self._strings(c[0])
         if key == "unless_set":
@@ -210,7 +219,7 @@ class Builder:
         return None if tree is None else self.expression(tree)
 
     @staticmethod
-    def _deprecated(tree: Any) -> str | None:
+    def _quoted(tree: Any) -> str | None:
         return None if tree is None else unquote(tree.children[0])
 
     @staticmethod
@@ -231,11 +240,16 @@ class Builder:
     def _type(self, tree: Any) -> m.Type:
         first: Any = tree.children[0]
         span = span_of(tree)
+        if tree.data == "sequence":
+            least, greatest = (int(str(t)[:9]) for t in tree.children[1:])
+            return m.Type("sequence", (), self._type(first), least, greatest, span=span)
+        if tree.data == "placement":
+            return m.Type("placement", resource=self._ref(first), span=span)
         if isinstance(first, Token):
             return m.Type(str(first), span=span)
         if first.data == "strings":
-            return m.Type("choice", self._strings(first), None, span)
-        return m.Type("list", (), self._type(first), span)
+            return m.Type("choice", self._strings(first), span=span)
+        return m.Type("list", (), self._type(first), span=span)
 
     def expression(self, tree: Any) -> m.Expr:
         """An expression; recursion is bounded by the parser's depth check."""

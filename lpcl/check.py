@@ -84,12 +84,14 @@ def subject(c: m.Contract) -> Found:
 
 def versions(c: m.Contract) -> Found:
     """A version range is not one."""
-    for p in c.packages:
+    ranges = [(p.versions, p.span) for p in c.packages]
+    ranges += [(w.versions, w.span) for x in c.controls for w in x.ways]
+    for text, span in ranges:
         try:
-            SpecifierSet(p.versions or "")
+            SpecifierSet(text or "")
         except InvalidSpecifier:
             help_text = 'write it like ">=2.11, <3"'
-            yield _d("LP103", "error", f"`{p.versions}` is not a range of versions", p.span, help_text)
+            yield _d("LP103", "error", f"`{text}` is not a range of versions", span, help_text)
 
 
 def evidence(c: m.Contract) -> Found:
@@ -107,7 +109,8 @@ def evidence(c: m.Contract) -> Found:
 
 def resource(c: m.Contract) -> Found:
     """A resource that the tuner does not know."""
-    for ref in (*(d.resource for d in c.demands), *(s.resource for a in c.assumptions for s in a.sizes)):
+    placed = (x.type.resource for x in c.controls if x.type.resource is not None)
+    for ref in (*(d.resource for d in c.demands), *(s.resource for a in c.assumptions for s in a.sizes), *placed):
         if ref.name not in RESOURCES:
             help_text = _near(ref.name, list(RESOURCES), f"one of {', '.join(RESOURCES)}")
             yield _d("LP107", "error", f"`{ref.name}` is no resource", ref.span, help_text)
@@ -131,6 +134,8 @@ def dangling(c: m.Contract) -> Found:
             resources.add(id(clause.resource))
         if isinstance(clause, m.Assumption):
             resources |= {id(s.resource) for s in clause.sizes}
+        if isinstance(clause, m.Control) and clause.type.resource is not None:
+            resources.add(id(clause.type.resource))
         for ref in m.walk_references(clause):
             if id(ref) in resources or ref.name in names:
                 continue
@@ -250,6 +255,8 @@ _FITS: dict[str, set[str]] = {
     "text": {"text"},
     "choice": {"text"},
     "list": {"text"},
+    "sequence": {"text"},
+    "placement": {"text"},
 }
 
 
@@ -306,6 +313,8 @@ def references_to_demands(c: m.Contract) -> Found:
             refs = (*clause.bounds, *clause.affects)
         elif isinstance(clause, m.Signal):
             refs = clause.observes
+        elif isinstance(clause, m.Mitigation):
+            refs = clause.limits
         for ref in refs:
             known = ref.parts[0] in demands or ref.parts[0] in c.uses
             if known and (len(ref.parts) != 2 or ref.parts[1] not in {"amount", "idle", "created"}):
@@ -362,7 +371,7 @@ def signals(c: m.Contract) -> Found:
 def signals_ask(c: m.Contract) -> Found:
     """A signal that would act, or a library pattern so wide that a symbol could be anyone's."""
     for s in c.signals:
-        if s.read is None or s.read.kind == "file":
+        if s.read is None or s.read.kind in {"file", "log"}:
             continue
         rule = "LP138" if s.read.kind == "call" else "LP139"
         for target in s.read.target:
@@ -381,7 +390,7 @@ def signals_ask(c: m.Contract) -> Found:
 def mitigations(c: m.Contract) -> Found:
     """A mitigation without a target, a value or a variable."""
     for x in c.mitigations:
-        missing = [w for w, v in (("sets env", x.env), ("to", x.value), ("in", x.target)) if not v]
+        missing = [w for w, v in (("sets env", x.env or x.limits), ("to", x.value), ("in", x.target)) if not v]
         if missing:
             yield _d("LP132", "error", f"`mitigate {x.name}` lacks `{missing[0]}`", x.span)
 

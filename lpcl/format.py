@@ -101,7 +101,8 @@ def _if(condition: m.Expr | None) -> str:
 
 
 def _way(way: m.Way) -> str:
-    tail = _if(way.condition) + ("" if way.deprecated is None else f" deprecated {quote(way.deprecated)}")
+    versions = "" if way.versions is None else f" versions {quote(way.versions)}"
+    tail = versions + _if(way.condition) + ("" if way.deprecated is None else f" deprecated {quote(way.deprecated)}")
     if way.kind in {"env", "config"}:
         return f"{way.kind} {quote(way.name)} read {way.binding}{tail}"
     arguments = ", ".join(way.parameters)
@@ -128,6 +129,8 @@ def _read(r: m.Read) -> tuple[str, str]:
         return "read_call", f"read call {r.target[0]}()"
     if r.kind == "native":
         return "read_native", "read native " + ", ".join(quote(t) for t in r.target)
+    if r.kind == "log":
+        return "read_log", f"read log {quote(r.target[0])}"
     tail = "" if r.field is None else f" field {quote(r.field)}"
     return "read_file", f"read file {quote(r.target[0])}{tail}"
 
@@ -136,7 +139,12 @@ def type_text(t: m.Type) -> str:
     """`int`, `choice("a", "b")`, `list(int)`."""
     if t.name == "choice":
         return f"choice({', '.join(quote(c) for c in t.choices)})"
-    return f"list({type_text(t.element)})" if t.element is not None else t.name
+    if t.name == "placement" and t.resource is not None:
+        return f"placement({t.resource.name})"
+    if t.element is None:
+        return t.name
+    length = f", {t.least} to {t.greatest}" if t.name == "sequence" else ""
+    return f"{t.name}({type_text(t.element)}{length})"
 
 
 def _properties(c: m.Clause) -> Iterator[tuple[str, str]]:
@@ -153,6 +161,8 @@ def _properties(c: m.Clause) -> Iterator[tuple[str, str]]:
         case m.Mitigation():
             if c.env:
                 yield "sets_env", "sets env " + ", ".join(quote(v) for v in c.env)
+            if c.limits:
+                yield "limits", f"limits {_refs(c.limits)}"
             if c.value is not None:
                 yield "to", f"to {expression(c.value)}"
             if c.target:
@@ -210,6 +220,8 @@ def _control(c: m.Control) -> Iterator[tuple[str, str]]:
         yield "special", f"special {expression(s.value)} means {expression(s.meaning)}"
     if c.effect:
         yield "effect", f"effect {c.effect}"
+    if c.per:
+        yield "per", f"per {c.per}"
     if c.bounds:
         yield "bounds", f"bounds {_refs(c.bounds)}"
     if c.affects:
@@ -316,7 +328,7 @@ def _contract(i: int, c: m.Contract, attached: _Attached) -> Iterator[str]:
 
 # ------------------------------------------------------------------- comments
 
-_MERGED = {"uses", "ignores", "bounds", "affects", "observes", "evidence", "sets_env"}
+_MERGED = {"uses", "ignores", "bounds", "affects", "observes", "evidence", "sets_env", "limits"}
 
 
 def _elements(tree: Tree[Token]) -> Iterator[tuple[Path, Any, Path]]:

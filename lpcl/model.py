@@ -199,11 +199,19 @@ class Assumption:
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A control's type: `int`, `choice("a", "b")`, `list(int)` ..."""
+    """A control's type: `int`, `choice("a", "b")`, `list(int)`, `sequence(text, 1 to 4)`, `placement(cpu.threads)`.
+
+    Attributes:
+        choices: of a choice; element: of a list or sequence; least, greatest: length of a sequence; resource: what a
+            placement puts its entity on.
+    """
 
     name: str
     choices: tuple[str, ...] = ()
     element: Type | None = None
+    least: int | None = None
+    greatest: int | None = None
+    resource: Ref | None = None
     span: Span = _span()
 
 
@@ -227,6 +235,7 @@ class Way:
         name: variable, dotted callable, `callable` of a parameter, or configuration key.
         binding: when the value is taken.
         parameters: named arguments of a call; the parameter's name for `param`.
+        versions: releases of the library that know this way, if not all that the contract is about.
     """
 
     kind: str
@@ -235,6 +244,7 @@ class Way:
     parameters: tuple[str, ...] = ()
     condition: Expr | None = None
     deprecated: str | None = None
+    versions: str | None = None
     span: Span = _span()
 
     @property
@@ -267,6 +277,7 @@ class Control:
     effective: Expr | None = None
     specials: tuple[Special, ...] = ()
     effect: str | None = None
+    per: str | None = None
     bounds: tuple[Ref, ...] = ()
     affects: tuple[Ref, ...] = ()
     switch: str | None = None
@@ -283,7 +294,7 @@ class Control:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """How a signal is read: a call without arguments, a native symbol, or a field of a file."""
+    """How a signal is read: a call without arguments, a native symbol, a field of a file, a pattern of a log line."""
 
     kind: str
     target: tuple[str, ...]
@@ -310,10 +321,11 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class Mitigation:
-    """Variables that the library sets for others, in its own process or its children."""
+    """What the library limits for others, in its own process or its children: variables that it sets, or pools."""
 
     name: str
     env: tuple[str, ...] = ()
+    limits: tuple[Ref, ...] = ()
     value: Expr | None = None
     target: str | None = None
     unless_set: bool = False

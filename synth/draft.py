@@ -494,9 +494,9 @@ def _mitigations(work: _Work) -> list[m.Mitigation]:
             m.Mitigation(
                 work.name(f"{last}_sets_{(v.plain_words(found[0].seen.name) or ('it',))[-1]}"),
                 tuple(dict.fromkeys(e.seen.name for e in found)),
-                to,
-                "children" if target == "child" else "process",
-                unless_set,
+                value=to,
+                target="children" if target == "child" else "process",
+                unless_set=unless_set,
                 notes=notes,
                 # Each variable needs the line that sets it.
                 evidence=_cite(found, len(found)),
