@@ -16,6 +16,7 @@ EXAMPLES = """examples:
   lpcl fmt contract.lpcl             rewrite in canonical form
   lpcl fmt --check corpus/           only say which files are not
   lpcl show openblas                 a contract of the shipped corpus
+  lpcl compose openblas libgomp --set OMP_NUM_THREADS=1 --why openblas.workers.amount
 
 exit codes: 0 fine, 1 findings, 2 bad input or usage"""
 
@@ -38,9 +39,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     fmt.add_argument("--check", action="store_true", help="change nothing; exit 1 if a file is not canonical")
     show = commands.add_parser("show", help="print a contract")
     show.add_argument("contract", help="a file, a folder, or the name of a contract of the shipped corpus")
+    compose = commands.add_parser("compose", help="one system from several contracts and a machine")
+    compose.add_argument(
+        "contracts", nargs="+", metavar="CONTRACT", help="a file, a folder, or a shipped contract's name"
+    )
+    compose.add_argument("--machine", default="this", metavar="FILE|this", help="a JSON file of facts (default: this)")
+    compose.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a way that is set")
+    compose.add_argument("--why", metavar="NAME", help="explain a number, for example openblas.workers.amount")
+    compose.add_argument("--json", action="store_true", help="one JSON object")
     args = parser.parse_args(argv)
     try:
-        return {"check": _check, "fmt": _fmt, "show": _show}[args.command](args)
+        return {"check": _check, "fmt": _fmt, "show": _show, "compose": _compose}[args.command](args)
     except (OSError, UnicodeError, LpcError) as error:
         print(f"lpcl: error: {error}", file=sys.stderr)
         return 2
@@ -112,18 +121,35 @@ def _fmt(args: argparse.Namespace) -> int:
     return code
 
 
-def _show(args: argparse.Namespace) -> int:
+def _locate(name: str) -> Path | None:
+    """The contract's file: a path, a folder, or a name of the shipped corpus."""
     from lpcl.corpus import CONTRACT, shipped  # noqa: PLC0415
 
-    path = Path(args.contract)
+    path = Path(name)
     if path.is_dir():
         path /= CONTRACT
     if not path.is_file():
-        path = shipped() / args.contract / CONTRACT
-    if not path.is_file():
-        print(f"lpcl: error: no contract `{args.contract}`", file=sys.stderr)
-        names = sorted(p.parent.name for p in shipped().glob(f"*/{CONTRACT}"))
-        print(f"  help: the shipped ones are {', '.join(names)}", file=sys.stderr)
+        path = shipped() / name / CONTRACT
+    if path.is_file():
+        return path
+    print(f"lpcl: error: no contract `{name}`", file=sys.stderr)
+    names = sorted(p.parent.name for p in shipped().glob(f"*/{CONTRACT}"))
+    print(f"  help: the shipped ones are {', '.join(names)}", file=sys.stderr)
+    return None
+
+
+def _show(args: argparse.Namespace) -> int:
+    path = _locate(args.contract)
+    if path is None:
         return 2
     print(path.read_text("utf-8"), end="")
     return 0
+
+
+def _compose(args: argparse.Namespace) -> int:
+    from lpcl.cli_compose import run  # noqa: PLC0415
+
+    paths = [_locate(name) for name in args.contracts]
+    if any(p is None for p in paths):
+        return 2
+    return run(args, [p for p in paths if p is not None])

@@ -10,6 +10,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from lpcl.machine import usable_cores
+
 SCHEMA_VERSION = 1
 
 Status = Literal["ok", "failed", "timeout", "killed", "not_started", "no_metric"]
@@ -219,7 +221,5 @@ class Machine(Record):
 
     @property
     def cores(self) -> int:
-        """CPUs that the application can really use at once: affinity capped by the quota, at least 1."""
-        if self.quota_cores is None:
-            return max(1, self.affinity)
-        return max(1, min(self.affinity, int(self.quota_cores + 0.999)))
+        """CPUs that the application can really use at once; see `lpcl.machine.usable_cores`."""
+        return usable_cores(self.affinity, self.quota_cores)

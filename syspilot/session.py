@@ -11,6 +11,7 @@ from pathlib import Path
 from lpcl.compose import compose, machine_values
 from lpcl.corpus import Entry
 from lpcl.expr import Value
+from lpcl.machine import Facts
 from syspilot import decision as d
 from syspilot import hypotheses as h
 from syspilot.app import Application, Library, discover
@@ -268,18 +269,7 @@ def _in_vain(hypothesis: h.Hypothesis, gains: Sequence[tuple[float, h.Remedy]]) 
 
 def machine_facts(machine: Machine) -> dict[str, Value]:
     """Facts as contracts name them."""
-    return {
-        "logical": machine.logical,
-        "online": machine.online,
-        "affinity": machine.affinity,
-        "physical": machine.physical,
-        "quota": machine.quota_cores,
-        "cores": machine.cores,
-        "memory": machine.memory_bytes,
-        "memory_limit": machine.memory_limit_bytes,
-        "numa_nodes": machine.numa_nodes,
-        "gpus": None,
-    }
+    return Facts(**machine.model_dump(exclude={"schema_version"})).values()
 
 
 def _failure(run: Run, options: Options) -> tuple[str, str]:

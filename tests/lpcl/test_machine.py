@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from syspilot.machine import facts, parse_cpu_list, quota_cores
+from lpcl.machine import facts, parse_cpu_list, quota_cores
 
 CGROUP2 = "31 23 0:41 {top} /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
 CGROUP1 = (
