@@ -38,7 +38,8 @@ _NAMES = {
 }
 _CLAUSE_WORDS = frozenset({"package", "native", "summary", "uses", "demand", "assume", "control", "signal", "mitigate"})
 _SCAN = re.compile(r'"(?:[^"\\\n]|\\.)*"?|//[^\n]*|[{}]|[A-Za-z_]\w*|\d+|\S')
-_GLUED = re.compile(r"[A-Za-z0-9_]")
+_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"?|(//[^\n]*)')
+_WORD = re.compile(r"[A-Za-z0-9_]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ def parse(text: str, *, file: str = "") -> Parsed:
         message = f"file is larger than {MAX_BYTES >> 20} MiB"
         return Parsed(None, (Diagnostic("LP001", "error", message, help="split it by contract", file=file),))
     try:
-        tree = parser().parse(text, start="start")
+        tree, glued = _read(text, file)
     except UnexpectedInput as error:
         return _recover(text, error, file)
     builder = Builder(file)
@@ -84,7 +85,7 @@ def parse(text: str, *, file: str = "") -> Parsed:
         return Parsed(None, (deep,))
     contracts = tuple(builder.contract(c) for c in tree.children[1:])  # type: ignore[arg-type]
     version = int(str(tree.children[0].children[0])[:9])  # type: ignore[union-attr]
-    found = [*builder.diagnostics, *_glued(text, file), *_version(version, tree, file)]
+    found = [*builder.diagnostics, *glued, *_version(version, tree, file)]
     return Parsed(File(version, contracts, tuple(comments(text))), _ordered(found))
 
 
@@ -116,8 +117,8 @@ def _too_deep(tree: Tree[Token], file: str) -> Diagnostic | None:
 def comments(text: str) -> Iterator[tuple[Span, str]]:
     """Every comment with its span, in order."""
     line, line_start, position = 1, 0, 0
-    for match in _SCAN.finditer(text):
-        if match.group().startswith("//"):
+    for match in _COMMENT.finditer(text):
+        if match[1] is not None:
             line += text.count("\n", position, match.start())
             line_start = text.rfind("\n", 0, match.start()) + 1
             position = match.start()
@@ -126,17 +127,28 @@ def comments(text: str) -> Iterator[tuple[Span, str]]:
             yield Span(line, column, line, column + len(body), match.start(), match.start() + len(body)), body
 
 
-def _glued(text: str, file: str) -> Iterator[Diagnostic]:
-    # The grammar has no word boundaries (not every engine that reads it knows them), so `controlthreads: int`
-    # parses as `control threads`. Two word tokens without anything between them are refused here.
-    last_end, last = -1, ""
-    for token in parser().parse_interactive(text, start="start").iter_parse():
-        word = _GLUED.match(token) is not None
-        if word and token.start_pos == last_end and last and _GLUED.match(last[-1]):
-            span = Span(token.line or 1, token.column or 1, token.end_line or 1, token.end_column or 1)
-            message = f"`{last}` and `{token}` are written without a space between them"
-            yield Diagnostic("LP004", "error", message, span, f"write `{last} {token}`", file)
-        last_end, last = token.end_pos or -1, str(token)
+def _read(text: str, file: str) -> tuple[Tree[Token], list[Diagnostic]]:
+    """Parse the whole text, once; raises Lark's exceptions.
+
+    The grammar has no word boundaries (not every engine that reads it knows them), so `controlthreads: int` parses
+    as `control threads`. Two word tokens without anything between them are found here, on their way to the parser.
+    """
+    found: list[Diagnostic] = []
+    steps = parser().parse_interactive(text, start="start")
+    last: Token | None = None
+    try:
+        for token in steps.iter_parse():
+            touches = last is not None and last.end_pos == token.start_pos
+            if touches and last is not None and _WORD.match(token) and _WORD.match(last[-1]):
+                span = Span(token.line or 1, token.column or 1, token.end_line or 1, token.end_column or 1)
+                message = f"`{last}` and `{token}` are written without a space between them"
+                found.append(Diagnostic("LP004", "error", message, span, f"write `{last} {token}`", file))
+            last = token
+        tree: Tree[Token] = steps.feed_eof(last)
+    except UnexpectedInput as error:
+        error.interactive_parser = steps  # `explain` asks it which words could stand there
+        raise
+    return tree, found
 
 
 # ------------------------------------------------------------------- recovery
