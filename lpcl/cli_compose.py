@@ -15,6 +15,7 @@ from lpcl.diagnostics import render
 from lpcl.explain import shown, why
 from lpcl.expr import MACHINE_FACTS, Value
 from lpcl.machine import facts
+from lpcl.nesting import Node, tree
 from lpcl.parse import parse
 
 
@@ -27,8 +28,9 @@ def run(args: argparse.Namespace, paths: Sequence[Path]) -> int:
     values, sources = machine
     settings: dict[str, str] = {}
     for text in args.set:
-        name, equals, value = text.partition("=")
-        if not equals:
+        # The name itself may hold one: `pkg.f(parameter=)=8`.
+        name, equals, value = text.rpartition("=")
+        if not equals or not name:
             return _fail(f"`{text}` sets nothing", "write it like --set OMP_NUM_THREADS=1")
         settings[name] = value
     system = compose(contracts, machine_values(values), settings)
@@ -113,7 +115,18 @@ def _as_dict(system: System, settings: dict[str, str]) -> dict[str, object]:
             for r in system.members
             for c in r.contract.controls
         ],
+        "tree": [_node(n) for n in tree(system, settings)],
         "ignored": _ignored(system, settings),
+    }
+
+
+def _node(n: Node) -> dict[str, object]:
+    return {
+        "pool": n.pool.name,
+        "amount": n.pool.amount,
+        "total": n.total,
+        "limited_by": n.limited_by,
+        "inside": [_node(x) for x in n.inside],
     }
 
 
@@ -129,6 +142,12 @@ def _print(system: System, settings: dict[str, str]) -> None:
     for p in system.pools:
         awake = f", awake {p.awake_s:.3g} s" if p.awake_s is not None and p.spins else ""
         print(f"{p.name:<{width}}  {shown(p.amount):>8}  {p.idle}{awake}")
+    for node in tree(system, settings):
+        if node.inside:
+            print(f"\ninside of each of the {shown(node.pool.amount)} workers of {node.pool.name}:")
+        for inner in node.inside:
+            limited = f"  (limited by {inner.limited_by})" if inner.limited_by else ""
+            print(f"  {inner.pool.name}: {shown(inner.pool.amount)} each, {shown(inner.total)} in all{limited}")
     labels = [f"{r.contract.name}.{c.name}" for r in system.members for c in r.contract.controls]
     width = max((len(x) for x in labels), default=7)
     print(f"\n{'control':<{width}}  {'value':>12}  set by")
