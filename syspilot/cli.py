@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from syspilot.app import Tunable
     from syspilot.decision import Decision
+    from syspilot.session import Options
 
 EXAMPLES = """examples:
   syspilot synth numexpr==2.14.2 --out contracts       contracts from a release
@@ -175,15 +177,21 @@ def _session(args: argparse.Namespace, mode: str) -> int:
         return code
 
 
-def _session_inner(args: argparse.Namespace, mode: str) -> int:
-    from lpcl.corpus import CorpusError  # noqa: PLC0415
-    from syspilot import decision as d  # noqa: PLC0415
-    from syspilot import show  # noqa: PLC0415
-    from syspilot.app import Application, UsageError, parse_tunable  # noqa: PLC0415
-    from syspilot.machine import facts  # noqa: PLC0415
-    from syspilot.report import render  # noqa: PLC0415
-    from syspilot.session import Options, Session  # noqa: PLC0415
-    from syspilot.tune import doctor, tune  # noqa: PLC0415
+def _tunables(args: argparse.Namespace) -> tuple[Tunable, ...]:
+    from syspilot.app import UsageError, parse_tunable  # noqa: PLC0415
+
+    tunables = [parse_tunable(t, "env") for t in args.env] + [parse_tunable(t, "param") for t in args.param]
+    names = [t.name for t in tunables]
+    twice = next((n for n in names if names.count(n) > 1), None)
+    if twice is not None:
+        raise UsageError(f"`{twice}` is given twice", "give each tunable a name of its own")
+    return tuple(tunables)
+
+
+def _options(args: argparse.Namespace, mode: str, history: Path) -> Options:
+    """What the arguments ask for; raises UsageError for what cannot be done."""
+    from syspilot.app import UsageError  # noqa: PLC0415
+    from syspilot.session import Options  # noqa: PLC0415
 
     if not args.command_line:
         raise UsageError("no application to run", f"put it behind `--`: syspilot {mode} -- python app.py")
@@ -191,36 +199,43 @@ def _session_inner(args: argparse.Namespace, mode: str) -> int:
         raise UsageError("`--max-runs` must be at least 1", "the default is enough for most applications")
     if args.timeout is not None and not 0 < args.timeout < math.inf:
         raise UsageError("`--timeout` must be a number of seconds above 0", "for example --timeout 60")
-    tunables = [parse_tunable(t, "env") for t in args.env] + [parse_tunable(t, "param") for t in args.param]
-    names = [t.name for t in tunables]
-    twice = next((n for n in names if names.count(n) > 1), None)
-    if twice is not None:
-        raise UsageError(f"`{twice}` is given twice", "give each tunable a name of its own")
     if getattr(args, "output", None) is not None and not args.export:
         raise UsageError("`--output` without `--export`", "add --export env, sh or dockerfile")
     try:
         metric = re.compile(args.metric) if args.metric else None
     except re.error as error:
-        raise UsageError(
-            f"`{args.metric}` is no regular expression: {error}", "for example 'seconds ([0-9.]+)'"
-        ) from error
-    try:
-        entries = show.load_contracts(args.contracts)
-    except CorpusError as error:
-        raise UsageError(str(error), "name a folder that `syspilot synth --out` wrote") from error
-    folder = args.state / d.key_of(args.command_line, Path.cwd())
-    history = folder / f"{mode}-history.jsonl"
-    options = Options(
+        message = f"`{args.metric}` is no regular expression: {error}"
+        raise UsageError(message, "for example 'seconds ([0-9.]+)'") from error
+    profile_only = getattr(args, "no_intervene", False)
+    return Options(
         metric=metric,
         maximise=args.maximise,
-        max_runs=args.max_runs if not getattr(args, "no_intervene", False) else 1,
+        max_runs=1 if profile_only else args.max_runs,
         timeout_s=args.timeout,
         seed=getattr(args, "seed", 0),
         history=history,
         echo=args.echo,
-        interventions=0 if getattr(args, "no_intervene", False) else 1,
+        interventions=0 if profile_only else 1,
     )
-    application = Application(tuple(args.command_line), tuple(tunables))
+
+
+def _session_inner(args: argparse.Namespace, mode: str) -> int:
+    from lpcl.corpus import CorpusError  # noqa: PLC0415
+    from syspilot import decision as d  # noqa: PLC0415
+    from syspilot import show  # noqa: PLC0415
+    from syspilot.app import Application, UsageError  # noqa: PLC0415
+    from syspilot.machine import facts  # noqa: PLC0415
+    from syspilot.report import render  # noqa: PLC0415
+    from syspilot.session import Session  # noqa: PLC0415
+    from syspilot.tune import doctor, tune  # noqa: PLC0415
+
+    folder = args.state / d.key_of(args.command_line, Path.cwd())
+    options = _options(args, mode, folder / f"{mode}-history.jsonl")
+    application = Application(tuple(args.command_line), _tunables(args))
+    try:
+        entries = show.load_contracts(args.contracts)
+    except CorpusError as error:
+        raise UsageError(str(error), "name a folder that `syspilot synth --out` wrote") from error
     with show.Progress(quiet=args.json) as progress:
         session = Session(application, entries, facts(), dict(os.environ), options, progress.notify)
         decision = (doctor if mode == "doctor" else tune)(session)
