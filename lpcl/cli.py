@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from importlib import metadata
 from pathlib import Path
 
 from lpcl.diagnostics import Diagnostic, LpcError, render, render_json
@@ -21,6 +20,14 @@ EXAMPLES = """examples:
 exit codes: 0 fine, 1 findings, 2 bad input or usage"""
 
 
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> None:
+        from importlib import metadata  # noqa: PLC0415  # slow to load; only --version needs it
+
+        print(f"lpcl {metadata.version('syspilot-lpc')}")
+        parser.exit()
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     parser = argparse.ArgumentParser(
@@ -29,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"lpcl {metadata.version('syspilot-lpc')}")
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     check = commands.add_parser("check", help="find what is wrong with contracts")
     check.add_argument("paths", nargs="+", type=Path, metavar="PATH")
@@ -47,9 +54,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     compose.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a way that is set")
     compose.add_argument("--why", metavar="NAME", help="explain a number, for example openblas.workers.amount")
     compose.add_argument("--json", action="store_true", help="one JSON object")
+    commands.add_parser("lsp", help="language server on standard input and output (needs the extra `lsp`)")
     args = parser.parse_args(argv)
     try:
-        return {"check": _check, "fmt": _fmt, "show": _show, "compose": _compose}[args.command](args)
+        return {"check": _check, "fmt": _fmt, "show": _show, "compose": _compose, "lsp": _lsp}[args.command](args)
     except (OSError, UnicodeError, LpcError) as error:
         print(f"lpcl: error: {error}", file=sys.stderr)
         return 2
@@ -153,3 +161,14 @@ def _compose(args: argparse.Namespace) -> int:
     if any(p is None for p in paths):
         return 2
     return run(args, [p for p in paths if p is not None])
+
+
+def _lsp(_: argparse.Namespace) -> int:
+    try:
+        from lpcl.lsp import create  # noqa: PLC0415  # an optional extra
+    except ImportError as error:
+        print(f"lpcl: error: the language server needs `{error.name}`", file=sys.stderr)
+        print("  help: pip install 'syspilot-lpc[lsp]'", file=sys.stderr)
+        return 2
+    create().start_io()
+    return 0

@@ -138,13 +138,13 @@ def _read(text: str, file: str) -> tuple[Tree[Token], list[Diagnostic]]:
     last: Token | None = None
     try:
         for token in steps.iter_parse():
-            touches = last is not None and last.end_pos == token.start_pos
-            if touches and last is not None and _WORD.match(token) and _WORD.match(last[-1]):
+            touches = last is not None and last.end_pos == token.start_pos and _WORD.match(last[-1])
+            if touches and _WORD.match(token):
                 span = Span(token.line or 1, token.column or 1, token.end_line or 1, token.end_column or 1)
                 message = f"`{last}` and `{token}` are written without a space between them"
                 found.append(Diagnostic("LP004", "error", message, span, f"write `{last} {token}`", file))
             last = token
-        tree: Tree[Token] = steps.feed_eof(last)
+        tree: Tree[Token] = steps.feed_eof(last)  # type: ignore[no-untyped-call]
     except UnexpectedInput as error:
         error.interactive_parser = steps  # `explain` asks it which words could stand there
         raise
@@ -257,8 +257,8 @@ def _parse_chunk(text: str, chunk: _Chunk, file: str) -> Tree[Token] | Diagnosti
 
 
 @lru_cache(maxsize=1)
-def _words() -> dict[str, tuple[str, ...]]:
-    """Terminal -> the words it stands for."""
+def keywords() -> dict[str, tuple[str, ...]]:
+    """Terminal of the grammar -> the words that it stands for."""
     table: dict[str, tuple[str, ...]] = {}
     for terminal in parser().terminals:
         if isinstance(terminal.pattern, PatternStr):
@@ -286,7 +286,7 @@ def explain(text: str, error: UnexpectedInput, file: str) -> Diagnostic:
     line = text.count("\n", 0, position) + 1
     column = position - (text.rfind("\n", 0, position) + 1) + 1
     span = Span(line, column, line, column + max(1, len(word)), position, position + max(1, len(word)))
-    words = sorted({w for t in expected for w in _words().get(t, ())})
+    words = sorted({w for t in expected for w in keywords().get(t, ())})
     others = sorted({_NAMES[t] for t in expected if t in _NAMES})
     near = difflib.get_close_matches(word, words, n=1, cutoff=0.6) if word else []
     choices = [f"`{w}`" for w in words] + others
