@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lpcl.diagnostics import Diagnostic, LpcError, render, render_json
+
+if TYPE_CHECKING:
+    from lpcl.model import File
 
 EXAMPLES = """examples:
   lpcl check corpus/                 every contract of a corpus, with its evidence
@@ -15,6 +19,7 @@ EXAMPLES = """examples:
   lpcl fmt contract.lpcl             rewrite in canonical form
   lpcl fmt --check corpus/           only say which files are not
   lpcl show openblas                 a contract of the shipped corpus
+  lpcl diff old.lpcl new.lpcl        exit 1 if a tuned configuration may notice
   lpcl compose openblas libgomp --set OMP_NUM_THREADS=1 --why openblas.workers.amount
 
 exit codes: 0 fine, 1 findings, 2 bad input or usage"""
@@ -40,12 +45,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     check = commands.add_parser("check", help="find what is wrong with contracts")
     check.add_argument("paths", nargs="+", type=Path, metavar="PATH")
-    check.add_argument("--json", action="store_true", help="findings as one JSON array")
+    check.add_argument("--json", action="store_true", help="findings as one JSON array; the same as --format json")
+    check.add_argument("--format", choices=["text", "json", "sarif", "github"], default="text", help="default: text")
     fmt = commands.add_parser("fmt", help="rewrite contracts in canonical form")
     fmt.add_argument("paths", nargs="+", type=Path, metavar="PATH")
     fmt.add_argument("--check", action="store_true", help="change nothing; exit 1 if a file is not canonical")
     show = commands.add_parser("show", help="print a contract")
     show.add_argument("contract", help="a file, a folder, or the name of a contract of the shipped corpus")
+    show.add_argument("--json", action="store_true", help="as JSON; `lpcl schema` describes it")
+    commands.add_parser("schema", help="print the JSON Schema of contracts as JSON")
+    diff = commands.add_parser("diff", help="what differs between two contracts, and what that means")
+    diff.add_argument("old", help="a file, a folder, or the name of a contract of the shipped corpus")
+    diff.add_argument("new", help="the same")
+    diff.add_argument("--format", choices=["text", "json", "markdown"], default="text", help="default: text")
     compose = commands.add_parser("compose", help="one system from several contracts and a machine")
     compose.add_argument(
         "contracts", nargs="+", metavar="CONTRACT", help="a file, a folder, or a shipped contract's name"
@@ -57,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands.add_parser("lsp", help="language server on standard input and output (needs the extra `lsp`)")
     args = parser.parse_args(argv)
     try:
-        return {"check": _check, "fmt": _fmt, "show": _show, "compose": _compose, "lsp": _lsp}[args.command](args)
+        return _COMMANDS[args.command](args)
     except (OSError, UnicodeError, LpcError) as error:
         print(f"lpcl: error: {error}", file=sys.stderr)
         return 2
@@ -95,14 +107,29 @@ def _check(args: argparse.Namespace) -> int:
     if not count:
         print("lpcl: error: no `.lpcl` file there", file=sys.stderr)
         return 2
-    if args.json:
+    form = "json" if args.json else args.format
+    if form == "json":
         print(render_json(found))
+    elif form in {"sarif", "github"}:
+        print(_annotations(found, form), end="")
     else:
         for d in found:
             print(render(d, texts.get(d.file)))
         errors = sum(d.severity == "error" for d in found)
         print(f"{count} contract{'s' * (count != 1)}: {errors} errors, {len(found) - errors} warnings")
     return 1 if found else 0
+
+
+def _annotations(found: Sequence[Diagnostic], form: str) -> str:
+    import json  # noqa: PLC0415
+    from importlib import metadata  # noqa: PLC0415
+
+    from lpcl.annotate import github, sarif  # noqa: PLC0415
+
+    if form == "github":
+        text = github(found)
+        return text if not text or text.endswith("\n") else text + "\n"
+    return json.dumps(sarif(found, metadata.version("syspilot-lpc")), indent=2) + "\n"
 
 
 def _fmt(args: argparse.Namespace) -> int:
@@ -146,12 +173,64 @@ def _locate(name: str) -> Path | None:
     return None
 
 
+def _read(name: str) -> File | None:
+    """A file of contracts; None after saying what is wrong with it."""
+    from lpcl.parse import parse  # noqa: PLC0415
+
+    path = _locate(name)
+    if path is None:
+        return None
+    text = path.read_text("utf-8")
+    parsed = parse(text, file=str(path))
+    if parsed.ok:
+        return parsed.file
+    for d in parsed.diagnostics:
+        print(render(d, text), file=sys.stderr)
+    return None
+
+
 def _show(args: argparse.Namespace) -> int:
+    if args.json:
+        import json  # noqa: PLC0415
+
+        from lpcl.exchange import to_json  # noqa: PLC0415
+
+        file = _read(args.contract)
+        if file is None:
+            return 2
+        print(json.dumps(to_json(file), indent=2))
+        return 0
     path = _locate(args.contract)
     if path is None:
         return 2
     print(path.read_text("utf-8"), end="")
     return 0
+
+
+def _schema(_: argparse.Namespace) -> int:
+    import json  # noqa: PLC0415
+
+    from lpcl.exchange import json_schema  # noqa: PLC0415
+
+    print(json.dumps(json_schema(), indent=2))
+    return 0
+
+
+def _diff(args: argparse.Namespace) -> int:
+    from lpcl.diff import compare  # noqa: PLC0415
+    from lpcl.diff_render import render_json as as_json  # noqa: PLC0415
+    from lpcl.diff_render import render_markdown, render_text  # noqa: PLC0415
+
+    old, new = _read(args.old), _read(args.new)
+    if old is None or new is None:
+        return 2
+    if len(old.contracts) != 1 or len(new.contracts) != 1:
+        print("lpcl: error: a file holds more than one contract\n  help: split it", file=sys.stderr)
+        return 2
+    changes = compare(old.contracts[0], new.contracts[0])
+    form = {"text": render_text, "json": as_json, "markdown": render_markdown}[args.format]
+    print(form(changes).rstrip("\n"))
+    return int(any(c.severity in {"breaking", "behavioural"} for c in changes))
 
 
 def _compose(args: argparse.Namespace) -> int:
@@ -172,3 +251,14 @@ def _lsp(_: argparse.Namespace) -> int:
         return 2
     create().start_io()
     return 0
+
+
+_COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "check": _check,
+    "fmt": _fmt,
+    "show": _show,
+    "schema": _schema,
+    "diff": _diff,
+    "compose": _compose,
+    "lsp": _lsp,
+}
