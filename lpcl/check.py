@@ -316,9 +316,13 @@ def references_to_demands(c: m.Contract) -> Found:
         elif isinstance(clause, m.Mitigation):
             refs = clause.limits
         for ref in refs:
-            known = ref.parts[0] in demands or ref.parts[0] in c.uses
-            if known and (len(ref.parts) != 2 or ref.parts[1] not in {"amount", "idle", "created"}):
-                help_text = f"write `{ref.parts[0]}.amount` or `{ref.parts[0]}.idle`"
+            own = ref.parts[0] in demands
+            known = own or ref.parts[0] in c.uses
+            # A demand of a used contract is named with its contract: `libgomp.team.amount`.
+            wanted = 2 if own else 3
+            if known and (len(ref.parts) != wanted or ref.parts[-1] not in {"amount", "idle", "created"}):
+                base = ref.parts[0] if own else f"{ref.parts[0]}.DEMAND"
+                help_text = f"write `{base}.amount` or `{base}.idle`"
                 yield _d("LP123", "error", f"`{ref.name}` is no property of a demand", ref.span, help_text)
 
 

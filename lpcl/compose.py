@@ -113,7 +113,10 @@ def resolve(contract: m.Contract, machine: Mapping[str, Value], environ: Mapping
     resolver = _Resolver(contract, machine, environ or {})
     for control in contract.controls:
         resolver.control(control)
-    pools = tuple(resolver.pool(d) for d in contract.demands if resolver.active(d.condition))
+    active = [d for d in contract.demands if resolver.active(d.condition)]
+    for demand in active:  # a demand may speak of the amount of another one, in any order
+        resolver.values[f"{demand.name}.amount"] = resolver.pool(demand).amount
+    pools = tuple(resolver.pool(d) for d in active)
     values = {c.name: resolver.values.get(c.name) for c in contract.controls}
     return Resolved(contract, values, resolver.set_by, pools, resolver.reasons)
 

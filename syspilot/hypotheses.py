@@ -408,4 +408,5 @@ def _excused(resolved: Resolved, forbids: m.Forbids) -> bool:
         return False
     values: dict[str, Value] = dict(resolved.values)
     values |= {f"{p.demand.name}.amount": p.amount for p in resolved.pools}
+    values |= {f"set:{name}": True for name in resolved.set_by}
     return evaluate(forbids.unless, values) is True
