@@ -109,6 +109,7 @@ def _uncovered(session: Session, situation: h.Situation) -> tuple[str, ...]:
 def _pool(p: Pool) -> dict[str, str | float | bool | None]:
     return {
         "name": p.name,
+        "resource": p.demand.resource.name,
         "amount": p.amount,
         "idle": p.idle,
         "awake_s": p.awake_s,

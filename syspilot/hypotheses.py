@@ -371,7 +371,7 @@ def _fork_hazards(s: Situation) -> Iterator[Hazard]:
         used_by_parents = parents & s.pids(resolved.contract.name)
         if not used_by_parents:
             continue
-        for assumption in resolved.contract.assumptions:
+        for assumption in (a for a in resolved.contract.assumptions if _applies(resolved, a.condition)):
             for forbids in assumption.forbids:
                 if forbids.event != "fork" or _excused(resolved, forbids):
                     continue
@@ -404,9 +404,15 @@ def _beyond_load(s: Situation, child: InsideReport) -> float:
 
 
 def _excused(resolved: Resolved, forbids: m.Forbids) -> bool:
-    if forbids.unless is None:
-        return False
+    return forbids.unless is not None and evaluate(forbids.unless, _known(resolved)) is True
+
+
+def _applies(resolved: Resolved, condition: m.Expr | None) -> bool:
+    return condition is None or evaluate(condition, _known(resolved)) is not False
+
+
+def _known(resolved: Resolved) -> dict[str, Value]:
+    """What expressions of the contract may speak of: controls, amounts, and which controls are set."""
     values: dict[str, Value] = dict(resolved.values)
     values |= {f"{p.demand.name}.amount": p.amount for p in resolved.pools}
-    values |= {f"set:{name}": True for name in resolved.set_by}
-    return evaluate(forbids.unless, values) is True
+    return values | {f"set:{name}": True for name in resolved.set_by}

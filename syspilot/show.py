@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -103,7 +103,7 @@ def _pools(console: Console, x: Decision) -> None:
     copies = {lib.contract: len(lib.copies) for lib in x.libraries if lib.contract}
     for p in x.pools:
         amount = p["amount"]
-        if not isinstance(amount, float):
+        if not isinstance(amount, float) or not _of_cpus(p) or (amount <= 1 and not p["spins"]):
             continue
         idle = str(p["idle"]).replace("_", " ")
         awake = p["awake_s"]
@@ -113,12 +113,16 @@ def _pools(console: Console, x: Decision) -> None:
         table.add_row(escape(str(p["name"])), f"{amount:.0f}", idle, str(copies.get(contract) or ""))
     if table.row_count:
         console.print(table)
-    unknown = [str(p["name"]) for p in x.pools if not isinstance(p["amount"], float)]
+    unknown = [str(p["name"]) for p in x.pools if not isinstance(p["amount"], float) and _of_cpus(p)]
     if unknown:
         console.print(f"[dim]sized by the application's calls: {escape(', '.join(unknown))}[/]", soft_wrap=True)
     if x.uncovered:
         console.print(f"[dim]loaded, native, without a contract: {escape(', '.join(x.uncovered))}[/]", soft_wrap=True)
     console.print()
+
+
+def _of_cpus(pool: Mapping[str, object]) -> bool:
+    return str(pool.get("resource", "")).startswith("cpu.")
 
 
 _COLOURS = {"confirmed": "bold red", "refuted": "green", "undecided": "yellow"}

@@ -15,8 +15,8 @@ SAMPLES = tuple(0.1 * n for n in range(1, 21))  # seconds
 
 @cache
 def entries():
-    """The shipped contracts."""
-    return load([shipped()])[0]
+    """The shipped contracts of the two runtimes that the made-up applications load."""
+    return tuple(e for e in load([shipped()])[0] if e.contract.name in {"libgomp", "openblas"})
 
 
 def machine(cores=2, quota=None):
