@@ -80,7 +80,7 @@ def decision(x: Decision, *, report: Path, saved: Path) -> None:
     for hazard in x.hazards:
         console.print(f"[bold red]hazard[/]  {escape(hazard.claim)}", soft_wrap=True)
         for remedy in hazard.remedies:
-            console.print(f"        [dim]instead:[/] {escape(remedy)}")
+            console.print(f"        [dim]instead:[/] {escape(remedy)}", soft_wrap=True)
     if not x.conflicts and not x.hazards:
         console.print("no conflict between pools is predicted or seen")
     console.print()

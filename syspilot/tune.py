@@ -263,5 +263,5 @@ def _loser(session: Session, contenders: Sequence[Mapping[str, str]]) -> int:
 
 def _nothing(ranked: Sequence[Mapping[str, str]], found: Sequence[h.Hypothesis]) -> str:
     if not found and not ranked:
-        return "leave it as it is: no conflict between pools is predicted or seen"
-    return "leave it as it is: none of the configurations that were tried is better"
+        return "no conflict between pools is predicted or seen"
+    return "none of the configurations that were tried is better"
