@@ -8,7 +8,7 @@ EXAMPLE := $(BIN)/python examples/cluster_and_project.py
 METRIC := --metric 'seconds ([0-9.]+)'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint fmt typecheck bench wheel-check corpus-check clean
+.PHONY: help setup run test lint fmt typecheck bench bench-lpcl fuzz wheel-check corpus-check clean
 
 help: ## Show this help
 	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -50,6 +50,13 @@ typecheck: $(READY) ## mypy, strict
 
 bench: $(READY) ## Speed of extraction, and what doctor costs the application
 	$(BIN)/python evaluation/bench.py
+
+bench-lpcl: $(READY) ## Speed of reading LPCL, beside HCL and YAML
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group bench
+	$(BIN)/python evaluation/bench_lpcl.py
+
+fuzz: $(READY) ## Look for texts that break the language, for 10 minutes
+	$(BIN)/python evaluation/fuzz.py --minutes 10 --seed $$(date +%s)
 
 wheel-check: $(READY) ## Build the wheel, install it in a fresh environment, and use it from another folder
 	$(BIN)/python -m pytest tests/test_wheel.py

@@ -18,8 +18,8 @@ from lark import Token, Tree
 
 from lpcl import model as m
 from lpcl.diagnostics import Diagnostic, LpcError
+from lpcl.parse import MAX_BYTES, parse, parser
 from lpcl.parse import comments as comments_of
-from lpcl.parse import parse, parser
 
 _PRECEDENCE = {"or": 1, "and": 2, "not": 3, "+": 5, "-": 5, "*": 6, "/": 6, "neg": 7}
 _COMPARE = 4
@@ -350,7 +350,7 @@ def _elements(tree: Tree[Token]) -> Iterator[tuple[Path, Any, Path]]:
             yield path, clause, (i, "end")
             seen: dict[str, int] = defaultdict(int)
             for prop in clause.children[1:]:  # type: ignore[union-attr]
-                if not isinstance(prop, Tree) or prop.data in {"ref", "type"}:
+                if not isinstance(prop, Tree) or prop.data in {"ref", "type", "sequence", "placement"}:
                     continue
                 key = str(prop.data)
                 yield (*path, key, 0 if key in _MERGED else seen[key]), prop, (*path, "end")
@@ -422,6 +422,9 @@ def format_text(text: str, *, file: str = "") -> tuple[str | None, tuple[Diagnos
     if not parsed.ok or parsed.file is None:
         return None, parsed.diagnostics
     result = _file(parsed.file, _attach(text, parser().parse(text, start="start")))
+    if len(result) > MAX_BYTES:
+        message = f"its canonical form is larger than {MAX_BYTES >> 20} MiB"
+        return None, (Diagnostic("LP001", "error", message, help="split it by contract", file=file),)
     again = parse(result)
     if again.file != parsed.file:
         raise FormatError("the formatted text does not parse to the same contract")

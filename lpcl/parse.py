@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import difflib
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import resources
+from typing import Any
 
 from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
 from lark.lexer import PatternStr
 
-from lpcl.build import Builder
+from lpcl.build import Builder, span_of
 from lpcl.diagnostics import Diagnostic
 from lpcl.model import LANGUAGE_VERSION, Contract, File, Span
 
@@ -95,8 +97,7 @@ def _ordered(found: list[Diagnostic]) -> tuple[Diagnostic, ...]:
 
 def _version(version: int, tree: Tree[Token], file: str) -> Iterator[Diagnostic]:
     if version != LANGUAGE_VERSION:
-        meta = tree.children[0].meta  # type: ignore[union-attr]
-        span = Span(meta.line, meta.column, meta.end_line, meta.end_column, meta.start_pos, meta.end_pos)
+        span = span_of(tree.children[0])
         help_text = f"this release reads `lpcl {LANGUAGE_VERSION}`; a newer one may read yours"
         yield Diagnostic("LP002", "error", f"language version {version} is not known", span, help_text, file)
 
@@ -107,7 +108,8 @@ def _too_deep(tree: Tree[Token], file: str) -> Diagnostic | None:
     while stack:
         node, depth = stack.pop()
         if depth > MAX_DEPTH:
-            span = Span(node.meta.line, node.meta.column, node.meta.line, node.meta.column + 1)
+            at = node.meta
+            span = Span(at.line, at.column, at.line, at.column + 1, at.start_pos, at.start_pos + 1)
             message = f"expression nests deeper than {MAX_DEPTH} levels"
             return Diagnostic("LP003", "error", message, span, "name a part of it as a control of its own", file)
         stack.extend((c, depth + 1) for c in node.children if isinstance(c, Tree))
@@ -138,17 +140,21 @@ def _read(text: str, file: str) -> tuple[Tree[Token], list[Diagnostic]]:
     last: Token | None = None
     try:
         for token in steps.iter_parse():
-            touches = last is not None and last.end_pos == token.start_pos and _WORD.match(last[-1])
-            if touches and _WORD.match(token):
-                span = Span(token.line or 1, token.column or 1, token.end_line or 1, token.end_column or 1)
-                message = f"`{last}` and `{token}` are written without a space between them"
-                found.append(Diagnostic("LP004", "error", message, span, f"write `{last} {token}`", file))
+            if last is not None and last.end_pos == token.start_pos and _WORD.match(last[-1]) and _WORD.match(token):
+                span = span_of(token)
+                one, two = _shown(last), _shown(token)
+                message = f"`{one}` and `{two}` are written without a space between them"
+                found.append(Diagnostic("LP004", "error", message, span, f"write `{one} {two}`", file))
             last = token
         tree: Tree[Token] = steps.feed_eof(last)  # type: ignore[no-untyped-call]
     except UnexpectedInput as error:
         error.interactive_parser = steps  # `explain` asks it which words could stand there
         raise
     return tree, found
+
+
+def _shown(word: str) -> str:
+    return word if len(word) <= 60 else word[:57] + "..."
 
 
 # ------------------------------------------------------------------- recovery
@@ -174,6 +180,7 @@ def _recover(text: str, first: UnexpectedInput, file: str) -> Parsed:
         help_text = f"this release reads `lpcl {LANGUAGE_VERSION}`"
         found.append(Diagnostic("LP002", "error", message, Span(), help_text, file))
     contracts: list[Contract] = []
+    lines = [0, *(m.end() for m in re.finditer("\n", text))]
     for name, chunks in _contracts(text):
         if len(found) >= MAX_FINDINGS:
             break
@@ -182,7 +189,7 @@ def _recover(text: str, first: UnexpectedInput, file: str) -> Parsed:
         for chunk in chunks:
             if len(found) >= MAX_FINDINGS:
                 break
-            parsed = _parse_chunk(text, chunk, file)
+            parsed = _parse_chunk(text, chunk, lines, file)
             if isinstance(parsed, Diagnostic):
                 found.append(parsed)
             else:
@@ -244,16 +251,33 @@ def _contracts(text: str) -> Iterator[tuple[str, list[_Chunk]]]:
         yield here.name, here.chunks
 
 
-def _parse_chunk(text: str, chunk: _Chunk, file: str) -> Tree[Token] | Diagnostic:
-    # Blank out what stands before, so that lines and columns stay those of the file.
-    line = text.count("\n", 0, chunk.start)
-    column = chunk.start - (text.rfind("\n", 0, chunk.start) + 1)
-    padded = "\n" * line + " " * column + text[chunk.start : chunk.end]
+def _parse_chunk(text: str, chunk: _Chunk, lines: list[int], file: str) -> Tree[Token] | Diagnostic:
+    """The tree of a clause, or what is wrong with it; `lines` holds the offsets at which the lines start."""
     try:
-        tree = parser().parse(padded, start="clause")
+        tree = parser().parse(text[chunk.start : chunk.end], start="clause")
     except UnexpectedInput as error:
-        return explain(padded, error, file)
+        return explain(text, error, file, chunk.start, chunk.end)
+    line = bisect_right(lines, chunk.start)
+    _shift(tree, chunk.start, line - 1, chunk.start - lines[line - 1])
     return _too_deep(tree, file) or tree.children[0]  # type: ignore[return-value]
+
+
+def _shift(tree: Tree[Token], offset: int, lines: int, columns: int) -> None:
+    """Move positions in a part of a text to where the part stands."""
+    stack: list[Tree[Token] | Token | None] = [tree]
+    while stack:
+        node = stack.pop()
+        place: Any = node.meta if isinstance(node, Tree) else node
+        if isinstance(node, Tree):
+            stack.extend(node.children)
+        if place is None or (isinstance(node, Tree) and place.empty):
+            continue
+        place.column += columns if place.line == 1 else 0
+        place.end_column += columns if place.end_line == 1 else 0
+        place.line += lines
+        place.end_line += lines
+        place.start_pos += offset
+        place.end_pos += offset
 
 
 @lru_cache(maxsize=1)
@@ -270,18 +294,20 @@ def keywords() -> dict[str, tuple[str, ...]]:
     return table
 
 
-def explain(text: str, error: UnexpectedInput, file: str) -> Diagnostic:
-    """A diagnostic from the parser's exception, with the words that could stand there."""
+def explain(text: str, error: UnexpectedInput, file: str, start: int = 0, end: int | None = None) -> Diagnostic:
+    """A diagnostic from the parser's exception on a part of a text, with the words that could stand there."""
+    end = len(text) if end is None else end
+    last = start + len(text[start:end].rstrip())
     if isinstance(error, UnexpectedCharacters):
-        expected, position = set(error.allowed or ()), error.pos_in_stream or 0
+        expected, position = set(error.allowed or ()), start + (error.pos_in_stream or 0)
     elif isinstance(error, UnexpectedToken):
-        expected, position = set(error.accepts or error.expected), error.token.start_pos or 0
+        expected, position = set(error.accepts or error.expected), start + (error.token.start_pos or 0)
         if error.token.type == "$END":
-            position = len(text.rstrip())
+            position = last
     else:
         expected = set(error.expected) if isinstance(error, UnexpectedEOF) else set()
-        position = len(text.rstrip())
-    word_match = re.compile(r'[A-Za-z_]\w*|"[^"\n]*"?|\S').match(text, position)
+        position = last
+    word_match = re.compile(r'[A-Za-z_]\w*|"[^"\n]*"?|\S').match(text, position, end)
     word = word_match.group() if word_match else ""
     line = text.count("\n", 0, position) + 1
     column = position - (text.rfind("\n", 0, position) + 1) + 1
@@ -297,6 +323,5 @@ def explain(text: str, error: UnexpectedInput, file: str) -> Diagnostic:
         help_text = f"expected {shown}"
     else:
         help_text = ""
-    shown_word = word if len(word) <= 60 else word[:57] + "..."
-    message = f"`{shown_word}` cannot stand here" if word else "the text ends too early"
+    message = f"`{_shown(word)}` cannot stand here" if word else "the text ends too early"
     return Diagnostic("LP000", "error", message, span, help_text, file)

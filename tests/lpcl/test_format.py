@@ -584,3 +584,23 @@ def test_many_comments_take_time_in_proportion():
     start = time.process_time()
     assert formatted(text).count("// c") == 900
     assert time.process_time() - start < 0.7
+
+
+@pytest.mark.parametrize("type_", ["placement(a.b)", "sequence(int, 1 to 2)", "list(int)", 'choice("a")'])
+def test_comments_around_a_type(type_):
+    text = f"lpcl 1\ncontract a {{\n control y: {type_} // x\n {{ // z\n }}\n}}\n"
+    result, diagnostics = format_text(text)
+    assert diagnostics == ()
+    assert "// x" in result
+    assert "// z" in result
+    assert format_text(result)[0] == result
+
+
+def test_a_canonical_form_that_is_too_large_is_a_finding(monkeypatch):
+    import lpcl.format
+
+    text = 'lpcl 1\ncontract a { package "a" }\n'
+    monkeypatch.setattr(lpcl.format, "MAX_BYTES", 20)
+    result, diagnostics = format_text(text)
+    assert result is None
+    assert [d.rule for d in diagnostics] == ["LP001"]

@@ -155,7 +155,7 @@ def test_leave_it_as_it_is(tmp_path):
     assert decision.configuration == {}
     assert not decision.improved
     assert (decision.ratio, decision.ci95) == (None, None)
-    assert "leave it as it is" in decision.reason
+    assert decision.reason == "none of the configurations that were tried is better"
     assert decision.best == decision.default
 
 
