@@ -168,8 +168,12 @@ def test_dependencies_are_complete(installed):
         "import importlib, pkgutil\n"
         "for package in ('lpcl', 'synth', 'syspilot'):\n"
         "    for found in pkgutil.walk_packages(importlib.import_module(package).__path__, package + '.'):\n"
-        "        importlib.import_module(found.name)\n"
+        "        if found.name != 'lpcl.lsp':\n"  # needs the extra `lsp`
+        "            importlib.import_module(found.name)\n"
     )
+    done = installed.run("lpcl", "lsp")
+    assert done.returncode == 2
+    assert "pip install 'syspilot-lpc[lsp]'" in done.stderr
 
 
 @index
