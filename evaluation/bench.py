@@ -23,7 +23,7 @@ METRIC = re.compile(r"seconds ([0-9.]+)")
 
 
 def machine_block() -> str:
-    from syspilot.machine import facts
+    from lpcl.machine import facts
 
     m = facts()
     load = os.getloadavg()[0]

@@ -221,10 +221,10 @@ def _options(args: argparse.Namespace, mode: str, history: Path) -> Options:
 
 def _session_inner(args: argparse.Namespace, mode: str) -> int:
     from lpcl.corpus import CorpusError  # noqa: PLC0415
+    from lpcl.machine import facts  # noqa: PLC0415
     from syspilot import decision as d  # noqa: PLC0415
     from syspilot import show  # noqa: PLC0415
     from syspilot.app import Application, UsageError  # noqa: PLC0415
-    from syspilot.machine import facts  # noqa: PLC0415
     from syspilot.report import render  # noqa: PLC0415
     from syspilot.session import Session  # noqa: PLC0415
     from syspilot.tune import doctor, tune  # noqa: PLC0415

@@ -13,8 +13,9 @@ from typing import Literal
 
 from pydantic import ValidationError
 
+from lpcl.machine import Facts
 from syspilot.hypotheses import Hazard, Hypothesis
-from syspilot.records import SCHEMA_VERSION, Machine, Record
+from syspilot.records import SCHEMA_VERSION, Record
 from syspilot.verify import SettingSeen
 
 Verdict = Literal["confirmed", "refuted", "undecided"]
@@ -119,7 +120,7 @@ class Decision(Record):
     command: tuple[str, ...]
     objective: str
     maximise: bool
-    machine: Machine
+    machine: Facts
     libraries: tuple[LibrarySeen, ...]
     uncovered: tuple[str, ...]
     pools: tuple[dict[str, str | float | bool | None], ...]

@@ -10,8 +10,6 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from lpcl.machine import usable_cores
-
 SCHEMA_VERSION = 1
 
 Status = Literal["ok", "failed", "timeout", "killed", "not_started", "no_metric"]
@@ -192,34 +190,3 @@ class Run(Record):
     def ok(self) -> bool:
         """True if the run gave a result that can be compared."""
         return self.status == "ok"
-
-
-class Machine(Record):
-    """Facts about this machine as the application sees it, with their sources.
-
-    Attributes:
-        logical: CPUs that exist; online: CPUs that are up; affinity: CPUs in this process's mask; physical: cores.
-        quota_cores: CPU quota of the cgroup in cores, None if unlimited.
-        memory_bytes: total; memory_limit_bytes: cgroup limit, None if unlimited. numa_nodes: count.
-        sources: fact name -> the file or call it came from.
-    """
-
-    schema_version: int = SCHEMA_VERSION
-    logical: int
-    online: int
-    affinity: int
-    physical: int
-    quota_cores: float | None
-    memory_bytes: int
-    memory_limit_bytes: int | None
-    numa_nodes: int
-    cpu_model: str = ""
-    kernel: str = ""
-    psi: bool = False
-    schedstat: bool = False
-    sources: dict[str, str] = {}
-
-    @property
-    def cores(self) -> int:
-        """CPUs that the application can really use at once; see `lpcl.machine.usable_cores`."""
-        return usable_cores(self.affinity, self.quota_cores)

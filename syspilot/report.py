@@ -14,6 +14,7 @@ from typing import Any, Literal
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from lpcl.machine import Facts
 from syspilot.app import Application, Tunable
 from syspilot.charts import (
     DotRow,
@@ -27,7 +28,7 @@ from syspilot.charts import (
 )
 from syspilot.decision import Conflict, Decision, Sample, Trial
 from syspilot.measure import middle, spread
-from syspilot.records import Machine, Run
+from syspilot.records import Run
 from syspilot.session import Session
 from syspilot.timeline import Timeline, timeline
 
@@ -357,7 +358,7 @@ def _session_command(decision: Decision) -> str:
     return shlex.join(["syspilot", decision.mode, *options, "--", *decision.command])
 
 
-def _machine(machine: Machine) -> list[tuple[str, str, str]]:
+def _machine(machine: Facts) -> list[tuple[str, str, str]]:
     def size(n: int | None) -> str:
         return f"{n / 2**30:.1f} GiB" if n is not None else "none"
 

@@ -10,13 +10,12 @@ from pathlib import Path
 
 from lpcl.compose import compose, machine_values
 from lpcl.corpus import Entry
-from lpcl.expr import Value
 from lpcl.machine import Facts
 from syspilot import decision as d
 from syspilot import hypotheses as h
 from syspilot.app import Application, Library, discover
 from syspilot.measure import middle
-from syspilot.records import Machine, Run
+from syspilot.records import Run
 from syspilot.runner import run as run_once
 from syspilot.verify import inside_spec, observed_system
 
@@ -84,7 +83,7 @@ class Session:
 
     application: Application
     entries: Sequence[Entry]
-    machine: Machine
+    machine: Facts
     environ: Mapping[str, str]
     options: Options
     notify: Notify = lambda _: None
@@ -190,7 +189,7 @@ class Session:
             raise ApplicationError(message, "start it in the foreground, so that its end is the end of the work", run)
         self.libraries = discover(run, self.entries)
         loaded = {x.entry.contract.name: x.entry for x in self.libraries if x.entry is not None}
-        machine = machine_values(machine_facts(self.machine))
+        machine = machine_values(self.machine.values())
         system = compose([e.contract for e in loaded.values()], machine, dict(self.environ))
         system = observed_system(system, run)
         return h.Situation(run, system, self.libraries, loaded, dict(self.environ), self.machine.cores)
@@ -265,11 +264,6 @@ def _in_vain(hypothesis: h.Hypothesis, gains: Sequence[tuple[float, h.Remedy]]) 
         if own and max(g for g, _ in own) <= REFUTE_OBJECTIVE:
             return max(own, key=lambda x: x[0])
     return None
-
-
-def machine_facts(machine: Machine) -> dict[str, Value]:
-    """Facts as contracts name them."""
-    return Facts(**machine.model_dump(exclude={"schema_version"})).values()
 
 
 def _failure(run: Run, options: Options) -> tuple[str, str]:

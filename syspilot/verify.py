@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
@@ -33,17 +34,17 @@ class SettingSeen(Record):
 
 
 def inside_spec(contracts: list[m.Contract], environ: tuple[str, ...] = ()) -> InsideSpec:
-    """What the start-up hook shall read: every signal of the contracts that it can, and no other function.
+    """What the start-up hook shall read: every reliable signal of the contracts that it can, and no other function.
 
-    A call is read only if its module belongs to the package that the contract is about: a contract must not make the
-    tuner call other code.
+    A call is read only if its module belongs to the package that the contract is about, and is none of the standard
+    library whatever a package calls itself: a contract must not make the tuner call other code.
     """
     signals: list[CallSignal | NativeSignal] = []
     for contract in contracts:
-        tops = {p.name.lower().replace("-", "_") for p in contract.packages}
+        tops = {p.name.lower().replace("-", "_") for p in contract.packages} - sys.stdlib_module_names
         patterns = tuple(p for n in contract.natives for p in n.patterns)
         for signal in contract.signals:
-            if signal.read is None:
+            if signal.read is None or signal.unreliable is not None:
                 continue
             name = f"{contract.name}.{signal.name}"
             if signal.read.kind == "native" and patterns:
@@ -119,8 +120,7 @@ def _one(run: Run, name: str, value: str, system: System, environ: Mapping[str, 
         if not controls:
             continue
         after = resolve(contract, system.machine, environ)
-        touched = {r.name for c in controls for r in (*c.bounds, *c.affects)}
-        affects += sorted({f"{contract.name}.{t.split('.')[0]}" for t in touched})
+        affects += sorted({_pool_of(contract, r) for c in controls for r in (*c.bounds, *c.affects)})
         if not any(after.set_by.get(c.name) is not None and after.set_by[c.name].label == name for c in controls):
             # Another way of the same control wins, so this one is expected to do nothing here.
             continue
@@ -141,7 +141,12 @@ def _one(run: Run, name: str, value: str, system: System, environ: Mapping[str, 
     how = "; ".join(dict.fromkeys(words)) or (
         "no process reported the signal" if readable else "no contract names a signal for it"
     )
-    return SettingSeen(name=name, value=value, affects=tuple(affects), in_effect=in_effect, how_seen=how)
+    return SettingSeen(name=name, value=value, affects=tuple(dict.fromkeys(affects)), in_effect=in_effect, how_seen=how)
+
+
+def _pool_of(contract: m.Contract, ref: m.Ref) -> str:
+    """`contract.demand` of a property: `workers.amount` is the contract's own, `other.team.amount` another's."""
+    return ".".join(ref.parts[:-1] if len(ref.parts) > 2 else (contract.name, ref.parts[0]))
 
 
 def _expected(pools: tuple[Pool, ...], observed: set[str]) -> float | None:

@@ -383,10 +383,6 @@ class PackageIndex:
         owner = qualname.rpartition(".")[0]
         return path if not owner or owner in facts.classes else None
 
-    def publics(self) -> dict[Entity, str]:
-        """All public functions, classes and instances of classes."""
-        return self._public
-
     def _find_public(self) -> None:
         for facts in sorted(self.modules.values(), key=lambda f: (f.module.count("."), f.module)):
             hidden = any(part.startswith("_") for part in facts.module.split("."))

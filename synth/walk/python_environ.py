@@ -125,11 +125,6 @@ def _handed_over(pyfile: PyFile, node: Node) -> bool:
     return scope is not None and (scope.node.id, text_of(node)) in pyfile.handed_over
 
 
-def where_of(pyfile: PyFile, node: Node | None) -> Where | None:
-    """As `environ_of`, and mappings that are built to be a child's environment."""
-    return environ_of(pyfile, node) or ("copy" if is_child_mapping(pyfile, node) else None)
-
-
 def accesses(pyfile: PyFile) -> Iterator[Access]:
     """Every use of an environment mapping in a file, in source order."""
     for node in pyfile.tree.nodes:

@@ -4,7 +4,6 @@ import pytest
 
 from lpcl.compose import compose, machine_values
 from syspilot.hypotheses import WEAK, concurrent, derive, hazards, observed, runnable
-from syspilot.session import machine_facts
 from tests.syspilot.apps.made_up import (
     LIBGOMP,
     OPENBLAS,
@@ -25,7 +24,7 @@ SPINNING = f"two_spinning_pools:{TEAM}+{WORKERS}"
 
 def loud(configuration, *, on=None, environ=None):
     """The pools that still have more than one spinning thread under a configuration."""
-    facts = machine_values(machine_facts(on or machine()))
+    facts = machine_values(on or machine().values())
     system = compose([e.contract for e in entries()], facts, (environ or {}) | dict(configuration))
     return [p.name for p in system.pools if p.spins and (p.amount or 0) > 1]
 

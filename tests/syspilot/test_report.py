@@ -10,11 +10,11 @@ import pytest
 from bs4 import BeautifulSoup
 
 from lpcl.corpus import load, shipped
+from lpcl.machine import Facts, facts
 from syspilot.app import Application
 from syspilot.charts import figure, ticks, visible
 from syspilot.decision import ClauseSeen, Conflict, Decision, HazardSeen, LibrarySeen, Sample, Trial
-from syspilot.machine import facts
-from syspilot.records import Disturbance, Machine, ProcessTrace, Run, ThreadTrace, Usage
+from syspilot.records import Disturbance, ProcessTrace, Run, ThreadTrace, Usage
 from syspilot.report import render
 from syspilot.session import Options, Session
 from syspilot.timeline import timeline
@@ -42,7 +42,7 @@ def machine(**changes):
         "numa_nodes": 1,
         "schedstat": True,
     }
-    return Machine(**(values | changes))
+    return Facts(**(values | changes))
 
 
 def thread(tid, steps=(), *, pid=100, name="python", first_s=0.0, last_s=2.0):

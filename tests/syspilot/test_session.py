@@ -12,7 +12,7 @@ import pytest
 from syspilot.app import Application, parse_tunable
 from syspilot.hypotheses import derive
 from syspilot.records import Disturbance, Run, Usage
-from syspilot.session import ApplicationError, Options, Session, machine_facts
+from syspilot.session import ApplicationError, Options, Session
 from tests.syspilot.apps import made_up
 
 APPS = Path(__file__).parent / "apps"
@@ -157,7 +157,7 @@ def test_profiling_matches_contracts_and_composes():
 
 
 def test_facts_have_the_names_of_the_language():
-    facts = machine_facts(made_up.machine(cores=4, quota=1.5))
+    facts = made_up.machine(cores=4, quota=1.5).values()
     assert (facts["affinity"], facts["quota"], facts["cores"], facts["gpus"]) == (4, 1.5, 2, None)
 
 

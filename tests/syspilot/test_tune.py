@@ -16,9 +16,10 @@ import pytest
 
 from lpcl.compose import compose, machine_values
 from lpcl.corpus import load, shipped
+from lpcl.machine import Facts
 from syspilot.app import Application, parse_tunable
-from syspilot.records import Machine, Run
-from syspilot.session import Options, Session, machine_facts
+from syspilot.records import Run
+from syspilot.session import Options, Session
 from syspilot.tune import doctor, tune
 from tests.syspilot.apps import made_up
 from tests.syspilot.processes import LIMIT_S
@@ -407,12 +408,12 @@ def test_a_real_application(tmp_path):
     keys = {"conflicts", "hazards", "configuration", "default", "best", "ratio", "ci95", "runs"}
     assert keys <= set(data)
     assert data["runs"] <= 9
-    machine = Machine.model_validate(data["machine"])
+    machine = Facts(**data["machine"])
     if machine.cores < 2:
         pytest.skip("one CPU: no two pools")
     assert "two_spinning_pools:libgomp.team+openblas.workers" in [c["id"] for c in data["conflicts"]]
     entries, _ = load([shipped()])
-    facts = machine_values(machine_facts(machine))
+    facts = machine_values(machine.values())
     contracts = [e.contract for e in entries if e.contract.name in {"libgomp", "openblas"}]
     if data["configuration"]:
         pools = compose(contracts, facts, environ | data["configuration"]).pools

@@ -1,12 +1,15 @@
 """Whether a setting is in effect, by what the processes report."""
 
+from dataclasses import replace
+
 import pytest
 
+from lpcl import model as m
 from lpcl.compose import compose, machine_values
+from lpcl.corpus import load, shipped
 from lpcl.parse import parse
 from syspilot.app import parse_tunable
 from syspilot.records import Reading
-from syspilot.session import machine_facts
 from syspilot.verify import inside_spec, observed_system, reported_by_pid, settings_seen
 from tests.syspilot.apps.made_up import LIBGOMP, OPENBLAS, entries, inside, machine, process, run
 
@@ -14,7 +17,7 @@ CONTRACTS = [e.contract for e in entries()]
 
 
 def system(environ=None, on=None):
-    return compose(CONTRACTS, machine_values(machine_facts(on or machine())), environ or {})
+    return compose(CONTRACTS, machine_values(on or machine().values()), environ or {})
 
 
 def seen(configuration, *reports, environ=None, tunables=()):
@@ -115,7 +118,7 @@ contract openpool {
 }
 """
     (contract,) = parse(text).file.contracts
-    open_system = compose([contract], machine_values(machine_facts(machine())))
+    open_system = compose([contract], machine_values(machine().values()))
     assert open_system.pools[0].amount is None
     report = inside(100).model_copy(update={"readings": (Reading(pid=100, signal="openpool.size", value=6),)})
     assert observed_system(open_system, run(reports=[report])).pools[0].amount == 6.0
@@ -149,3 +152,32 @@ def test_the_hook_is_asked_for_the_signals_of_the_contracts():
 )
 def test_a_contract_calls_only_its_own_package(target, read):
     assert bool(inside_spec([calling(target)]).signals) is read
+
+
+def test_the_hook_never_calls_the_standard_library():
+    text = calling("mylib.get_size")
+    (package,) = text.packages
+    for name in ("signal", "os", "time"):
+        posing = replace(text, packages=(replace(package, name=name),))
+        posing = replace(
+            posing,
+            clauses=tuple(
+                replace(c, read=replace(c.read, target=(f"{name}.pause",))) if isinstance(c, m.Signal) else c
+                for c in posing.clauses
+            ),
+        )
+        assert inside_spec([posing]).signals == ()
+    assert [s.module for s in inside_spec([text]).signals] == ["mylib"]
+
+
+def test_what_misleads_is_not_read():
+    text = calling("mylib.get_size")
+    clauses = tuple(replace(c, unreliable="it lies") if isinstance(c, m.Signal) else c for c in text.clauses)
+    assert inside_spec([replace(text, clauses=clauses)]).signals == ()
+
+
+def test_a_setting_names_the_pool_of_another_contract():
+    entry = next(e for e in load([shipped()])[0] if e.contract.name == "torch")
+    alone = compose([entry.contract], machine_values(machine().values()), {})
+    (found,) = settings_seen(run(), {"OMP_NUM_THREADS": "1"}, alone, {})
+    assert found.affects == ("libgomp.team",)

@@ -3,8 +3,9 @@
 from functools import cache
 
 from lpcl.corpus import load, shipped
+from lpcl.machine import Facts
 from syspilot.app import Application
-from syspilot.records import InsideReport, Machine, ProcessTrace, Reading, Run, ThreadTrace, Usage
+from syspilot.records import InsideReport, ProcessTrace, Reading, Run, ThreadTrace, Usage
 from syspilot.session import Options, Session
 
 OPENBLAS = "/site/numpy.libs/libscipy_openblas64_-fdde5778.so"
@@ -20,7 +21,7 @@ def entries():
 
 
 def machine(cores=2, quota=None):
-    return Machine(
+    return Facts(
         logical=cores,
         online=cores,
         affinity=cores,
