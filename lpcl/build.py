@@ -42,12 +42,15 @@ _REPEATED = {
     "evidence": "evidence",
     "sets_env": "env",
     "limits": "limits",
+    "inherited": "inherited",
+    "inside": "inside",
 }
 _SINGLE = {
     "in": "target",
     "to": "value",
     "valid": "valid_after",
     "read_call": "read",
+    "read_attribute": "read",
     "read_native": "read",
     "read_file": "read",
     "read_log": "read",
@@ -90,6 +93,7 @@ class Builder:
         natives: list[m.Native] = []
         clauses: list[m.Clause] = []
         uses: list[str] = []
+        carries: list[m.Carried] = []
         summary: str | None = None
         for tree in trees:
             here = span_of(tree)
@@ -101,13 +105,19 @@ class Builder:
                 natives.append(m.Native(self._strings(tree.children[0]), here))
             elif tree.data == "uses":
                 uses += self._names(tree.children[0])
+            elif tree.data == "carries":
+                first, second = tree.children
+                pattern = unquote(second) if second is not None else None  # type: ignore[arg-type]
+                carries.append(m.Carried(str(first), pattern, here))
             elif tree.data == "summary":
                 if summary is not None:
                     self._twice("summary", here)
                 summary = unquote(tree.children[0])  # type: ignore[arg-type]
             else:
                 clauses.append(self._clause(tree))
-        return m.Contract(name, tuple(packages), tuple(natives), summary, tuple(uses), tuple(clauses), span)
+        return m.Contract(
+            name, tuple(packages), tuple(natives), summary, tuple(uses), tuple(carries), tuple(clauses), span
+        )
 
     def _twice(self, word: str, span: m.Span) -> None:
         message = f"`{word}` is given twice"
@@ -157,13 +167,13 @@ class Builder:
     def _property(self, key: str, tree: Tree[Token]) -> Any:
         c: list[Any] = list(tree.children)
         span = span_of(tree)
-        if key in {"amount", "condition", "requires", "default", "effective", "to"}:
+        if key in {"amount", "condition", "requires", "default", "effective", "to", "pinned"}:
             return self.expression(c[0])
-        if key in {"note", "remedy", "unreliable"}:
+        if key in {"note", "remedy", "unreliable", "levels"}:
             return unquote(c[0])
         if key == "evidence":
             return self._names(c[0])
-        if key in {"ignores", "bounds", "affects", "observes", "limits"}:
+        if key in {"ignores", "bounds", "affects", "observes", "limits", "inside"}:
             return self._refs(c[0])
         if key in {"env", "config", "call", "param"}:
             return self._way(key, c, span)
@@ -171,7 +181,7 @@ class Builder:
 
     def _way(self, key: str, c: list[Any], span: m.Span) -> m.Way:
         name = unquote(c[0]) if key in {"env", "config"} else self._ref(c[0]).name
-        *middle, binding, versions, condition, deprecated = c[1:]
+        *middle, binding, versions, condition, taken, lasts, deprecated = c[1:]
         parameters: tuple[str, ...] = ()
         if key == "call":
             parameters = self._names(middle[0]) if middle[0] is not None else ()
@@ -185,6 +195,8 @@ class Builder:
             self._optional(condition),
             self._quoted(deprecated),
             self._quoted(versions),
+            None if taken is None else self.expression(taken.children[0]),
+            None if lasts is None else str(lasts.children[0]),
             span,
         )
 
@@ -200,20 +212,26 @@ class Builder:
             after = self._ref(c[1]) if c[1] is not None else None
             return m.Forbids(str(c[0]), after, self._optional(c[2]), span)
         if key == "special":
-            return m.Special(self.expression(c[0]), self.expression(c[1]), span)
-        if key == "read_call":
-            return m.Read("call", (self._ref(c[0]).name,), None, span)
-        if key == "read_native":
-            return m.Read("native", self._strings(c[0]), None, span)
-        if key == "read_file":
-            return m.Read("file", (unquote(c[0]),), unquote(c[1]) if c[1] is not None else None, span)
-        if key == "read_log":
-            return m.Read("log", (unquote(c[0]),), None, span)
+            if isinstance(c[1], Token):
+                return m.Special(self.expression(c[0]), None, str(c[1]), span)
+            return m.Special(self.expression(c[0]), self.expression(c[1]), "means", span)
+        if key == "inherited":
+            return tuple(str(t) for t in c)
+        if key in {"read_call", "read_attribute"}:
+            return m.Read(key.removeprefix("read_"), (self._ref(c[0]).name,), None, span)
+        if key in {"read_native", "read_file", "read_log"}:
+            return self._read(key, c, span)
         if key == "sets_env":
             return self._strings(c[0])
         if key == "unless_set":
             return True
         return str(c[0])
+
+    def _read(self, key: str, c: list[Any], span: m.Span) -> m.Read:
+        if key == "read_native":
+            return m.Read("native", self._strings(c[0]), None, span)
+        field = unquote(c[1]) if key == "read_file" and c[1] is not None else None
+        return m.Read(key.removeprefix("read_"), (unquote(c[0]),), field, span)
 
     def _optional(self, tree: Any) -> m.Expr | None:
         return None if tree is None else self.expression(tree)
@@ -249,7 +267,7 @@ class Builder:
             return m.Type(str(first), span=span)
         if first.data == "strings":
             return m.Type("choice", self._strings(first), span=span)
-        return m.Type("list", (), self._type(first), span=span)
+        return m.Type("map" if tree.data == "map" else "list", (), self._type(first), span=span)
 
     def expression(self, tree: Any) -> m.Expr:
         """An expression; recursion is bounded by the parser's depth check."""

@@ -27,6 +27,7 @@ KINDS: dict[str, str] = {
     "package-versions-changed": "other releases of a distribution",
     "native-changed": "other patterns of shared objects",
     "uses-changed": "other contracts are used",
+    "carries-changed": "the wheel carries other copies of native runtimes",
     "summary-changed": "another summary",
     "control-added": "a new control",
     "control-removed": "a control is gone",
@@ -38,11 +39,14 @@ KINDS: dict[str, str] = {
     "default-changed": "another default",
     "way-added": "one more way to set the control",
     "way-removed": "a way to set the control is gone",
-    "way-changed": "another condition, range of releases, argument or deprecation",
+    "way-changed": "another condition, meaning, duration, range of releases, argument or deprecation",
     "precedence-changed": "another way wins",
     "binding-changed": "a way is read at another time",
     "effective-changed": "another effective value",
     "special-changed": "other special values",
+    "malformed-changed": "text that is no value does something else",
+    "levels-changed": "a list of values is read in another way",
+    "inherited-changed": "others start with the value that was set",
     "effect-changed": "it reaches others",
     "entity-changed": "it exists once for something else",
     "bounds-changed": "it sets other demands",
@@ -61,6 +65,8 @@ KINDS: dict[str, str] = {
     "runs-changed": "user code does, or does not, run inside of it",
     "fork-changed": "it survives a fork in another way",
     "runtime-changed": "it belongs to another native runtime",
+    "inside-changed": "it exists once in each worker of another pool",
+    "pinned-changed": "its workers are, or are not, bound to CPUs",
     "assumption-added": "a new assumption",
     "assumption-removed": "an assumption is gone",
     "assumption-changed": "an assumption states something else",
@@ -172,7 +178,7 @@ def printable(text: str) -> str:
 # Properties whose order says nothing.
 BAGS = frozenset(
     {"notes", "evidence", "requires", "ignores", "forbids", "bounds", "affects", "observes", "remedies", "limits"}
-    | {"sizes", "facts", "choices", "uses"}
+    | {"sizes", "facts", "choices", "uses", "inherited", "inside"}
 )
 
 

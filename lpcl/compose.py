@@ -1,7 +1,7 @@
 """One system from several contracts and the facts of a machine.
 
-Values are resolved per contract: a control takes the first of its ways that is set, clamps it as its `effective`
-says, else its default; demands follow from the controls. Nothing here runs anything.
+A system is a function of the set of its contracts, the facts and the settings: neither order nor grouping makes a
+difference, so systems can be joined. Nothing here runs anything.
 """
 
 from __future__ import annotations
@@ -9,231 +9,65 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from lpcl import model as m
-from lpcl.expr import Value, evaluate
+from packaging.utils import canonicalize_name
 
-# A pool whose idle workers stay awake for less than this does no harm to its neighbours: it is shorter than the
-# scheduler's own reaction.
-AWAKE_S = 1e-4
-# Clock ticks a second, within the factor of two that matters for a wait of "long" or "short".
-CYCLES_PER_S = 2.5e9
-# Controls that need each other in a longer chain than this are unknown.
-MAX_CHAIN = 64
-BUSY = frozenset({"spin", "spin_then_block", "yield"})
+from lpcl import model as m
+from lpcl.diagnostics import LpcError
+from lpcl.expr import Value, evaluate
+from lpcl.format import expression
+from lpcl.resolve import Pool, Resolved, resolve
+
+
+class ComposeError(LpcError, ValueError):
+    """Contracts, facts or settings that do not go together."""
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """One way of one control, with a value: what a configuration is made of.
+class Finding:
+    """Something about a composed system that whoever set it up will want to know.
 
     Attributes:
-        contract, control: whose it is; way: how it is set; value: the text that is handed over.
+        kind: inactive | shadowed | clamped | ignored | fails | unread (no contract knows the setting) | requires (of a
+            control) | assumption (of a contract).
+        subject: `contract.clause`, or the setting that nothing reads; message: one sentence.
+    """
+
+    kind: str
+    subject: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A native runtime of which the process holds its own copy.
+
+    Attributes:
+        contract: of the runtime; carriers: contracts whose wheels bring this copy; pattern: base name of its file.
     """
 
     contract: str
-    control: str
-    way: m.Way
-    value: str
+    carriers: tuple[str, ...]
+    pattern: str = ""
 
     @property
     def label(self) -> str:
-        """`NAME=value`."""
-        return f"{self.way.label}={self.value}"
-
-
-@dataclass(frozen=True, slots=True)
-class Pool:
-    """A demand with its numbers.
-
-    Attributes:
-        amount: workers per instance, None if it depends on what is not known.
-        idle: how its idle workers wait; awake_s: for how long they stay awake before they sleep (None: for ever or
-            not known).
-    """
-
-    contract: str
-    demand: m.Demand
-    amount: float | None
-    idle: str
-    awake_s: float | None
-
-    @property
-    def name(self) -> str:
-        """`contract.demand`."""
-        return f"{self.contract}.{self.demand.name}"
-
-    @property
-    def spins(self) -> bool:
-        """Whether idle workers keep a CPU busy long enough to disturb others."""
-        return self.idle in BUSY and (self.awake_s is None or self.awake_s > AWAKE_S)
-
-
-@dataclass(frozen=True, slots=True)
-class Resolved:
-    """A contract's controls and pools under given settings.
-
-    Attributes:
-        values: control name -> value in effect (None if it cannot be known).
-        set_by: control name -> the way that set it, for those that are set.
-        reasons: control or demand name -> why it has its value, in words.
-    """
-
-    contract: m.Contract
-    values: Mapping[str, Value]
-    set_by: Mapping[str, m.Way]
-    pools: tuple[Pool, ...]
-    reasons: Mapping[str, str] = field(default_factory=dict)
-
-
-def parse_value(text: str, type_: m.Type) -> Value:
-    """What a library makes of the text of a setting; None if it is not of the type."""
-    text = text.strip()
-    try:
-        if type_.name == "int":
-            return int(text.split(",")[0])
-        if type_.name in {"float", "duration", "size"}:
-            return float(text)
-    except ValueError:
-        return None
-    if type_.name == "bool":
-        return text.lower() not in {"", "0", "false", "off", "no", "n", "f"}
-    if type_.name == "choice":
-        return next((c for c in type_.choices if c.lower() == text.lower()), None)
-    return text
-
-
-def resolve(contract: m.Contract, machine: Mapping[str, Value], environ: Mapping[str, str] | None = None) -> Resolved:
-    """The controls and pools of one contract.
-
-    Args:
-        contract: the contract.
-        machine: `machine.x` -> value, as `facts` gives them.
-        environ: label of a way (an environment variable, `pkg.f()`, ...) -> the text it is set to.
-    """
-    resolver = _Resolver(contract, machine, environ or {})
-    for control in contract.controls:
-        resolver.control(control)
-    active = [d for d in contract.demands if resolver.active(d.condition)]
-    for demand in active:  # a demand may speak of the amount of another one, in any order
-        resolver.values[f"{demand.name}.amount"] = resolver.pool(demand).amount
-    pools = tuple(resolver.pool(d) for d in active)
-    values = {c.name: resolver.values.get(c.name) for c in contract.controls}
-    return Resolved(contract, values, resolver.set_by, pools, resolver.reasons)
-
-
-class _Resolver:
-    """Resolves controls in the order in which they need each other; a cycle ends in `unknown`."""
-
-    def __init__(self, contract: m.Contract, machine: Mapping[str, Value], environ: Mapping[str, str]) -> None:
-        self.contract = contract
-        self.environ = environ
-        self.values: dict[str, Value] = dict(machine)
-        self.set_by: dict[str, m.Way] = {}
-        self.reasons: dict[str, str] = {}
-        self.open: set[str] = set()
-        self.done: set[str] = set()
-
-    def control(self, control: m.Control) -> Value:
-        if control.name in self.done | self.open or len(self.open) >= MAX_CHAIN:
-            return self.values.get(control.name)
-        self.open.add(control.name)
-        self._need(
-            (control.default, control.range, control.effective, control.specials, control.condition, control.ways)
-        )
-        asked = self._asked(control)
-        if asked is None:
-            default = control.default
-            value = None if default is None else evaluate(default, self.values)
-            self.reasons[control.name] = "default"
-        else:
-            value = asked
-            self.values[f"set:{control.name}"] = True
-            self.reasons[control.name] = f"`{self.set_by[control.name].label}` is set"
-        self.values[control.name] = value
-        self.open.discard(control.name)
-        self.done.add(control.name)
-        return value
-
-    def active(self, condition: m.Expr | None) -> bool:
-        """Whether a clause applies: it does unless its `when` is known to be false."""
-        self._need(condition)
-        return condition is None or evaluate(condition, self.values) is not False
-
-    def _need(self, node: object) -> None:
-        for ref in m.walk_references(node):
-            control = self.contract.control(ref.name)
-            if control is not None:
-                self.control(control)
-
-    def _asked(self, control: m.Control) -> Value:
-        if not self.active(control.condition):
-            return None
-        candidates = [
-            (way, value)
-            for way in control.ways
-            if way.label in self.environ
-            and (way.condition is None or evaluate(way.condition, self.values) is not False)
-            and (value := self._meaning(control, self.environ[way.label])) is not None
-        ]
-        if not candidates:
-            return None
-        if control.combine in {"min", "max"}:
-            numbers = [(v, w) for w, v in candidates if isinstance(v, int | float)]
-            if not numbers:
-                return None
-            pick = min if control.combine == "min" else max
-            chosen, way = pick(numbers, key=lambda x: x[0])
-            self.set_by[control.name] = way
-            return chosen
-        self.set_by[control.name] = candidates[0][0]
-        return candidates[0][1]
-
-    def _meaning(self, control: m.Control, text: str) -> Value:
-        """The value in effect when `text` is asked for; None if the library ignores it."""
-        value = parse_value(text, control.type)
-        if value is None:
-            return None
-        for special in control.specials:
-            if evaluate(special.value, self.values) == value:
-                return evaluate(special.meaning, self.values)
-        if control.effective is not None:
-            effective = evaluate(control.effective, {**self.values, "value": value})
-            value = value if effective is None else effective
-        low = None if control.range is None else evaluate(control.range.low, self.values)
-        below = isinstance(low, int | float) and isinstance(value, int | float) and value < low
-        return None if below else value
-
-    def pool(self, demand: m.Demand) -> Pool:
-        self._need(demand)
-        amount = None if demand.amount is None else evaluate(demand.amount, self.values)
-        number = float(amount) if isinstance(amount, int | float) and not isinstance(amount, bool) else None
-        mode, awake = "unknown", None
-        for idle in demand.idle:
-            if idle.condition is None or evaluate(idle.condition, self.values) is True:
-                mode = idle.mode
-                awake = None if idle.duration is None else self._seconds(idle.duration)
-                break
-        return Pool(self.contract.name, demand, number, mode, awake)
-
-    def _seconds(self, e: m.Expr) -> float | None:
-        value = evaluate(e, self.values)
-        if not isinstance(value, int | float):
-            return None
-        cycles = any(isinstance(x, m.Number) and x.unit == "cycles" for x in m.walk_expressions(e))
-        return value / CYCLES_PER_S if cycles else float(value)
-
-
-def machine_values(facts: Mapping[str, Value]) -> dict[str, Value]:
-    """Facts named as contracts name them: `cores` -> `machine.cores`."""
-    return {f"machine.{k}": v for k, v in facts.items()}
+        """`openblas[numpy]`: the runtime, and who brings the copy."""
+        return f"{self.contract}[{'+'.join(self.carriers)}]"
 
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """Several contracts on one machine."""
+    """Several contracts on one machine.
+
+    Attributes:
+        machine: `machine.x` -> value; members: the contracts, resolved, by name; environ: what is set.
+        releases: distribution or contract -> its version, where known.
+    """
 
     machine: Mapping[str, Value]
     members: tuple[Resolved, ...]
+    environ: Mapping[str, str] = field(default_factory=dict)
+    releases: Mapping[str, str] = field(default_factory=dict)
 
     def member(self, name: str) -> Resolved | None:
         """The contract of that name, resolved."""
@@ -241,68 +75,181 @@ class System:
 
     @property
     def pools(self) -> tuple[Pool, ...]:
-        """The pools of all members."""
+        """The pools of all members, one for all copies of a runtime."""
         return tuple(p for r in self.members for p in r.pools)
+
+    def copies(self, name: str) -> tuple[Copy, ...]:
+        """The copies of a runtime in this system: carriers that bring the same file share one; at least one."""
+        by_file: dict[str, list[str]] = {}
+        for member in self.members:
+            for carried in member.contract.carries:
+                if carried.name == name:
+                    # Without the name of a file it is the carrier's own.
+                    key = carried.pattern if carried.pattern is not None else f"\0{member.contract.name}"
+                    by_file.setdefault(key, []).append(member.contract.name)
+        found = (
+            Copy(name, tuple(sorted(set(carriers))), "" if file.startswith("\0") else file)
+            for file, carriers in by_file.items()
+        )
+        return tuple(sorted(found, key=lambda c: c.carriers)) or (Copy(name, ()),)
+
+    def mitigations(self, target: str) -> list[tuple[Resolved, m.Mitigation, Value]]:
+        """Mitigations that apply in `process` or in `children`, with their value, by contract."""
+        found = []
+        for member in self.members:
+            for x in member.contract.mitigations:
+                holds = x.condition is None or evaluate(x.condition, member.known) is not False
+                if x.target == target and holds:
+                    found.append((member, x, None if x.value is None else evaluate(x.value, member.known)))
+        return found
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What is set in vain, comes out otherwise or breaks something, in a fixed order."""
+        found = [f for r in self.members for f in _of_member(r)]
+        read = {a.way.label for r in self.members for a in r.asked}
+        found += [
+            Finding("unread", name, f"`{name}={self.environ[name]}` decides nothing here: no contract knows it")
+            for name in sorted(set(self.environ) - read)
+        ]
+        return tuple(sorted(set(found), key=lambda f: (f.subject, f.kind, f.message)))
+
+
+def _of_member(r: Resolved) -> Iterable[Finding]:
+    name = r.contract.name
+    for a in r.asked:
+        if a.outcome == "wins":
+            continue
+        subject = f"{name}.{a.control}"
+        said = f"`{a.way.label}={a.text}`"
+        message = {
+            "inactive": f"{said} does nothing to `{subject}`: {a.why}",
+            "shadowed": f"{said} is not taken for `{subject}`: {a.why}",
+            "clamped": f"{said} is another value for `{subject}`: {a.why}",
+            "ignored": f"{said} is taken for nothing by `{subject}`: {a.why}",
+            "fails": f"{said} makes the library fail: {a.why or 'it is refused'}",
+        }[a.outcome]
+        yield Finding(a.outcome, subject, message)
+    for control in r.contract.controls:
+        for e in control.requires:
+            if control.name in r.set_by and evaluate(e, r.known) is False:
+                message = f"`{name}.{control.name}` is set, which requires `{expression(e)}`"
+                yield Finding("requires", f"{name}.{control.name}", message)
+    for x in r.contract.assumptions:
+        if x.condition is not None and evaluate(x.condition, r.known) is not True:
+            continue
+        for e in x.requires:
+            if evaluate(e, r.known) is False:
+                tail = f", or else: {x.consequence}" if x.consequence else ""
+                yield Finding("assumption", f"{name}.{x.name}", f"`{name}` requires `{expression(e)}`{tail}")
+
+
+def machine_values(facts: Mapping[str, Value]) -> dict[str, Value]:
+    """Facts named as contracts name them: `cores` -> `machine.cores`."""
+    return {f"machine.{k}": v for k, v in facts.items()}
+
+
+def installed_values(distributions: Iterable[str]) -> dict[str, Value]:
+    """Facts for `installed(...)`, where all the distributions of an environment are known."""
+    names = {canonicalize_name(d) for d in distributions}
+    return {"installed:*": True, **{f"installed:{n}": True for n in names}}
 
 
 def compose(
     contracts: Iterable[m.Contract],
     machine: Mapping[str, Value],
     environ: Mapping[str, str] | None = None,
-) -> System:
-    """One system; the order of the contracts makes no difference."""
-    ordered = sorted(contracts, key=lambda c: c.name)
-    return System(machine, tuple(resolve(c, machine, environ) for c in ordered))
-
-
-def ways_to(
-    contract: m.Contract,
-    machine: Mapping[str, Value],
-    demand: m.Demand,
     *,
-    amount: int | None = None,
-    quiet: bool = False,
-    environ: Mapping[str, str] | None = None,
-) -> list[Setting]:
-    """Environment settings that bring a pool to a size, or make its idle workers sleep.
-
-    The contract itself is asked: each candidate value is resolved, and kept if the pool comes out as wanted. So a
-    variable that another one overrides, or that the library clamps, is never proposed.
+    releases: Mapping[str, str] | None = None,
+) -> System:
+    """One system; neither the order nor the number of times a contract is given makes a difference.
 
     Args:
-        contract: whose pool it is.
-        machine: facts, see `machine_values`.
-        demand: the pool.
-        amount: wanted number of workers.
-        quiet: wanted that idle workers sleep.
-        environ: what is set already.
+        contracts: what the process holds.
+        machine: facts, see `machine_values` and `installed_values`.
+        environ: label of a way -> the text it is set to.
+        releases: distribution or contract -> its version; ways that it does not know are not taken.
+
+    Raises:
+        ComposeError: two different contracts have one name.
     """
-    base = dict(environ or {})
-    found: list[Setting] = []
-    for control in contract.controls:
-        touches = {r.name for r in (control.bounds if amount is not None else (*control.bounds, *control.affects))}
-        wanted = f"{demand.name}.amount" if amount is not None else f"{demand.name}.idle"
-        if wanted not in touches:
+    by_name: dict[str, m.Contract] = {}
+    for contract in contracts:
+        if by_name.setdefault(contract.name, contract) != contract:
+            raise ComposeError(f"two different contracts are named `{contract.name}`")
+    known: dict[str, Value] = {**machine, "loaded:*": True}
+    known |= {f"loaded:{name}": True for name in by_name}
+    known |= {f"installed:{canonicalize_name(p.name)}": True for c in by_name.values() for p in c.packages}
+    versions: dict[str, str] = {canonicalize_name(k): v for k, v in (releases or {}).items()}
+    done: dict[str, Resolved] = {}
+    outside: dict[str, Value] = {}
+    for group in _groups(by_name):
+        # Contracts that use each other in a circle see nothing of each other: their order must not matter.
+        here = {}
+        for name in group:
+            needs = set(by_name[name].needs)
+            visible = {k: v for k, v in outside.items() if k.removeprefix("set:").split(".")[0] in needs}
+            here[name] = resolve(
+                by_name[name], known, environ, outside=visible, release=_release(by_name[name], versions)
+            )
+        for resolved in here.values():
+            outside |= resolved.outside()
+        done |= here
+    return System(machine, tuple(done[n] for n in sorted(done)), dict(environ or {}), dict(releases or {}))
+
+
+def join(*systems: System) -> System:
+    """The system of everything in several systems, which must agree on machine, settings and releases.
+
+    Raises:
+        ComposeError: they do not agree, or have different contracts of one name.
+    """
+    if not systems:
+        raise ComposeError("nothing to join")
+    first = systems[0]
+    if any((s.machine, s.environ, s.releases) != (first.machine, first.environ, first.releases) for s in systems):
+        raise ComposeError("systems of different machines, settings or releases do not join")
+    contracts = [r.contract for s in systems for r in s.members]
+    return compose(contracts, first.machine, first.environ, releases=first.releases)
+
+
+def _release(contract: m.Contract, versions: Mapping[str, str]) -> str | None:
+    names = (*(canonicalize_name(p.name) for p in contract.packages), canonicalize_name(contract.name))
+    return next((versions[n] for n in names if n in versions), None)
+
+
+def _groups(contracts: Mapping[str, m.Contract]) -> list[list[str]]:
+    """Contracts in the order in which they use each other, those in one circle together (Tarjan, iterative)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    on_stack: list[str] = []
+    groups: list[list[str]] = []
+    for root in sorted(contracts):
+        if root in index:
             continue
-        for text in [str(amount)] if amount is not None else _quiet_candidates(control):
-            for way in control.ways:
-                if way.kind != "env" or way.deprecated is not None:
-                    continue
-                resolved = resolve(contract, machine, base | {way.label: text})
-                pool = next((p for p in resolved.pools if p.demand == demand), None)
-                if pool is None or resolved.set_by.get(control.name) != way:
-                    continue
-                fits = pool.amount == amount if amount is not None else quiet and not pool.spins
-                if fits:
-                    found.append(Setting(contract.name, control.name, way, text))
+        work = [(root, iter(_used(contracts, root)))]
+        index[root] = low[root] = len(index)
+        on_stack.append(root)
+        while work:
+            name, rest = work[-1]
+            for other in rest:
+                if other not in index:
+                    index[other] = low[other] = len(index)
+                    on_stack.append(other)
+                    work.append((other, iter(_used(contracts, other))))
                     break
-    return found
+                if other in on_stack:
+                    low[name] = min(low[name], index[other])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[name])
+                if low[name] == index[name]:
+                    at = on_stack.index(name)
+                    groups.append(sorted(on_stack[at:]))
+                    del on_stack[at:]
+    return groups
 
 
-def _quiet_candidates(control: m.Control) -> list[str]:
-    if control.type.name == "choice":
-        return list(control.type.choices)
-    if control.range is not None:
-        ends = [evaluate(control.range.low, {}), evaluate(control.range.high, {})]
-        return [str(e) for e in ends if isinstance(e, int)]
-    return ["0", "1"] if control.type.name == "bool" else []
+def _used(contracts: Mapping[str, m.Contract], name: str) -> list[str]:
+    return sorted(n for n in set(contracts[name].needs) if n in contracts)

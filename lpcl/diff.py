@@ -74,6 +74,10 @@ def _head(old: m.Contract, new: m.Contract) -> Iterator[Change]:
     if set(old.uses) != set(new.uses):
         a, b = ", ".join(sorted(set(old.uses))), ", ".join(sorted(set(new.uses)))
         yield change("uses-changed", "behavioural", f"the contract uses {quoted(b)}, not {quoted(a)}", a, b)
+    before, after = ({f"{x.name} {x.pattern or ''}".rstrip() for x in c.carries} for c in (old, new))
+    if before != after:
+        a, b = ", ".join(sorted(before)), ", ".join(sorted(after))
+        yield change("carries-changed", "behavioural", f"the wheel carries {quoted(b)}, not {quoted(a)}", a, b)
     before, after = ({p for n in c.natives for p in n.patterns} for c in (old, new))
     if before != after:
         a, b = ", ".join(sorted(before)), ", ".join(sorted(after))

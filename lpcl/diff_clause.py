@@ -28,12 +28,26 @@ from lpcl.expr import evaluate
 # Property -> kind, where the clause's own `assumption-changed` ... is not it.
 _KIND_OF = {
     **{
-        k: f"{k}-changed" for k in ("resource", "amount", "created", "scope", "idle", "work", "runs", "fork", "runtime")
+        k: f"{k}-changed"
+        for k in (
+            "resource",
+            "amount",
+            "created",
+            "scope",
+            "idle",
+            "work",
+            "runs",
+            "fork",
+            "runtime",
+            "inside",
+            "pinned",
+        )
     },
     **{
         k: f"{k}-changed"
-        for k in ("type", "default", "effective", "effect", "bounds", "affects", "switch", "condition")
+        for k in ("type", "default", "effective", "malformed", "levels", "effect", "inherited", "bounds", "affects")
     },
+    **{k: f"{k}-changed" for k in ("switch", "condition")},
     "combine": "precedence-changed",
     "specials": "special-changed",
     "per": "entity-changed",
@@ -47,6 +61,7 @@ _CONSEQUENCES: dict[tuple[str, Severity], str] = {
     ("range-changed", "breaking"): "a value in use may be outside",
     ("range-changed", "behavioural"): "a value in use may be between two steps",
     ("default-changed", "behavioural"): "a configuration that leaves it unset runs otherwise",
+    ("malformed-changed", "breaking"): "a value in use may end the process",
     ("special-changed", "breaking"): "a value in use may have lost its meaning",
     ("effect-changed", "breaking"): "it no longer reaches all that it reached",
     ("entity-changed", "breaking"): "a value in use is set for something else",
@@ -179,6 +194,8 @@ class Pair:
             case "specials":
                 values = [meaning(s.value, self.names) for s in b]
                 return "behavioural" if all(meaning(s.value, self.names) in values for s in a) else "breaking"
+            case "malformed":
+                return "breaking" if b == "fails" else "behavioural"
             case "effect":
                 return "breaking" if _REACH.get(b, 9) < _REACH.get(a, -1) else "behavioural"
             case "switch" if a in _COSTS and b in _COSTS:
@@ -278,6 +295,10 @@ class Pair:
             found.append(("breaking", "other arguments"))
         if meaning(p.condition, self.names) != meaning(q.condition, self.names):
             found.append(("compatible" if q.condition is None else "breaking", "another condition"))
+        if meaning(p.taken, self.names) != meaning(q.taken, self.names):
+            found.append(("behavioural", "another meaning"))
+        if (p.lasts or "process") != (q.lasts or "process"):
+            found.append(("breaking", "another duration"))
         if specifiers(p.versions) != specifiers(q.versions):
             found.append(("compatible" if covers(q.versions, p.versions) else "breaking", "other releases"))
         if p.deprecated != q.deprecated:

@@ -38,7 +38,7 @@ _TAGS: dict[type, tuple[str, str]] = {
 }
 _BINARY = ("+", "-", "*", "/", "and", "or", "==", "!=", "<", "<=", ">", ">=")
 _UNARY = ("neg", "not")
-_FORMS = ("choice", "list", "sequence", "placement")
+_FORMS = ("choice", "list", "map", "sequence", "placement")
 
 
 class ExchangeError(LpcError, ValueError):
@@ -83,6 +83,11 @@ _TEXTS: dict[tuple[type, str], str] = {
     (m.Range, "scale"): "SCALE",
     (m.Way, "binding"): "BINDING",
     (m.Way, "parameters"): "name",
+    (m.Way, "lasts"): "LASTS",
+    (m.Control, "malformed"): "MALFORMED",
+    (m.Control, "inherited"): "HEIR",
+    (m.Mitigation, "lasts"): "LASTS",
+    (m.Carried, "name"): "name",
     (m.Control, "combine"): "COMBINE",
     (m.Control, "effect"): "SCOPE",
     (m.Control, "per"): "ENTITY",
@@ -98,7 +103,8 @@ _TEXTS: dict[tuple[type, str], str] = {
 }
 _WORDS: dict[tuple[type, str], tuple[str, ...]] = {
     (m.Way, "kind"): ("env", "call", "param", "config"),
-    (m.Read, "kind"): ("call", "native", "file", "log"),
+    (m.Read, "kind"): ("call", "attribute", "native", "file", "log"),
+    (m.Special, "action"): ("means", "ignored", "fails"),
     (m.Operation, "operator"): (*_BINARY, *_UNARY),
 }
 _LEAST = {
@@ -373,6 +379,8 @@ def _misfit(made: object) -> str:
             return f"has {len(made.operands)} operands, which `{made.operator}` does not take"
         case m.Way() if len(made.parameters) != 1 and made.kind == "param":
             return "has not exactly one parameter"
+        case m.Special() if (made.meaning is None) == (made.action == "means"):
+            return "has a meaning exactly if its action is `means`"
         case m.Read() if made.kind != "native" and len(made.target) != 1:
             return "has more than one target"
         case m.Type():
@@ -388,6 +396,7 @@ def _misfit(made: object) -> str:
 _PARTS = {
     "choice": ["choices"],
     "list": ["element"],
+    "map": ["element"],
     "sequence": ["element", "least", "greatest"],
     "placement": ["resource"],
 }
@@ -458,10 +467,13 @@ def _conditions(cls: type) -> dict[str, Any]:
         ]
         simple = _when("name", list(_vocabulary()["SIMPLE_TYPE"]), {"properties": dict.fromkeys(parts, False)})
         return {"allOf": [*rules, simple]}
+    if cls is m.Special:
+        acts = {"required": ["action"], "properties": {"action": {"enum": ["ignored", "fails"]}}}
+        return {"if": acts, "then": {"properties": {"meaning": False}}, "else": {"required": ["meaning"]}}
     length = {
         m.Operation: [("operator", list(_UNARY), "operands", 1), ("operator", list(_BINARY), "operands", 2)],
         m.Way: [("kind", ["param"], "parameters", 1), ("kind", ["env", "config"], "parameters", 0)],
-        m.Read: [("kind", ["call", "file", "log"], "target", 1)],
+        m.Read: [("kind", ["call", "attribute", "file", "log"], "target", 1)],
     }.get(cls)
     if length is None:
         return {}

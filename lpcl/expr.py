@@ -11,6 +11,8 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
+from packaging.utils import canonicalize_name
+
 from lpcl import model as m
 from lpcl.units import in_base
 
@@ -27,6 +29,8 @@ MACHINE_FACTS: dict[str, str] = {
     "memory_limit": "memory limit of the cgroup, bytes; unknown if unlimited",
     "numa_nodes": "NUMA nodes",
     "gpus": "GPUs visible",
+    "os": 'operating system: "linux", "darwin" or "windows"',
+    "arch": 'processor architecture: "x86_64", "aarch64" ...',
 }
 
 # name -> (least, most) arguments; None: any number.
@@ -39,6 +43,8 @@ FUNCTIONS: dict[str, tuple[int, int | None]] = {
     "pow": (2, 2),
     "first": (1, None),
     "is_set": (1, 1),
+    "installed": (1, 1),
+    "loaded": (1, 1),
 }
 
 
@@ -120,6 +126,8 @@ def _apply(e: m.Apply, values: Mapping[str, Value]) -> Value:
     if e.function == "is_set":
         argument = e.arguments[0] if e.arguments else None
         return isinstance(argument, m.Ref) and f"set:{argument.name}" in values
+    if e.function in {"installed", "loaded"}:
+        return _present(e, values)
     arguments = [evaluate(a, values) for a in e.arguments]
     if e.function == "first":
         return next((a for a in arguments if a is not None), None)
@@ -131,6 +139,16 @@ def _apply(e: m.Apply, values: Mapping[str, Value]) -> Value:
         return _bounded(function(*numbers))
     except (ArithmeticError, ValueError, TypeError):
         return None
+
+
+def _present(e: m.Apply, values: Mapping[str, Value]) -> Value:
+    """Whether a distribution is installed or a contract part of the system; unknown unless all of them are known."""
+    argument = e.arguments[0] if e.arguments else None
+    if not isinstance(argument, m.Text):
+        return None
+    name = canonicalize_name(argument.value) if e.function == "installed" else argument.value
+    known = values.get(f"{e.function}:{name}")
+    return False if known is None and f"{e.function}:*" in values else known
 
 
 def _operate(symbol: str, operands: list[Value]) -> Value:

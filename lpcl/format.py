@@ -18,13 +18,13 @@ from lark import Token, Tree
 
 from lpcl import model as m
 from lpcl.diagnostics import Diagnostic, LpcError
-from lpcl.parse import MAX_BYTES, parse, parser
+from lpcl.parse import MAX_BYTES, parse_tree
 from lpcl.parse import comments as comments_of
 
 _PRECEDENCE = {"or": 1, "and": 2, "not": 3, "+": 5, "-": 5, "*": 6, "/": 6, "neg": 7}
 _COMPARE = 4
 _ATOM = 8
-_HEAD = ("package", "native", "summary", "uses")
+_HEAD = ("package", "native", "summary", "uses", "carries")
 
 
 class FormatError(LpcError, RuntimeError):
@@ -102,7 +102,10 @@ def _if(condition: m.Expr | None) -> str:
 
 def _way(way: m.Way) -> str:
     versions = "" if way.versions is None else f" versions {quote(way.versions)}"
-    tail = versions + _if(way.condition) + ("" if way.deprecated is None else f" deprecated {quote(way.deprecated)}")
+    tail = versions + _if(way.condition)
+    tail += "" if way.taken is None else f" as {expression(way.taken)}"
+    tail += "" if way.lasts is None else f" lasts {way.lasts}"
+    tail += "" if way.deprecated is None else f" deprecated {quote(way.deprecated)}"
     if way.kind in {"env", "config"}:
         return f"{way.kind} {quote(way.name)} read {way.binding}{tail}"
     arguments = ", ".join(way.parameters)
@@ -127,6 +130,8 @@ def _forbids(f: m.Forbids) -> str:
 def _read(r: m.Read) -> tuple[str, str]:
     if r.kind == "call":
         return "read_call", f"read call {r.target[0]}()"
+    if r.kind == "attribute":
+        return "read_attribute", f"read attribute {r.target[0]}"
     if r.kind == "native":
         return "read_native", "read native " + ", ".join(quote(t) for t in r.target)
     if r.kind == "log":
@@ -159,16 +164,7 @@ def _properties(c: m.Clause) -> Iterator[tuple[str, str]]:
         case m.Signal():
             yield from _signal(c)
         case m.Mitigation():
-            if c.env:
-                yield "sets_env", "sets env " + ", ".join(quote(v) for v in c.env)
-            if c.limits:
-                yield "limits", f"limits {_refs(c.limits)}"
-            if c.value is not None:
-                yield "to", f"to {expression(c.value)}"
-            if c.target:
-                yield "in", f"in {c.target}"
-            if c.unless_set:
-                yield "unless_set", "unless_set"
+            yield from _mitigation(c)
     if c.condition is not None:
         yield "condition", f"when {expression(c.condition)}"
     for note in c.notes:
@@ -177,30 +173,34 @@ def _properties(c: m.Clause) -> Iterator[tuple[str, str]]:
         yield "evidence", "evidence " + ", ".join(c.evidence)
 
 
+def _simple(c: m.Clause, *keys: str) -> Iterator[tuple[str, str]]:
+    """Properties whose line is their name and one value: a word, an expression, or names."""
+    for key in keys:
+        value = getattr(c, key)
+        if value in (None, (), ""):
+            continue
+        if isinstance(value, tuple):
+            yield key, f"{key} {_refs(value)}"
+        else:
+            yield key, f"{key} {value if isinstance(value, str) else expression(value)}"
+
+
 def _demand(d: m.Demand) -> Iterator[tuple[str, str]]:
-    if d.amount is not None:
-        yield "amount", f"amount {expression(d.amount)}"
-    for key in ("created", "scope"):
-        if getattr(d, key):
-            yield key, f"{key} {getattr(d, key)}"
+    yield from _simple(d, "amount", "created", "scope")
     for idle in d.idle:
         yield "idle", f"idle {_idle(idle)}"
-    for key in ("work", "runs", "fork", "runtime"):
-        if getattr(d, key):
-            yield key, f"{key} {getattr(d, key)}"
+    yield from _simple(d, "work", "runs", "fork", "runtime", "inside", "pinned")
 
 
 def _assumption(a: m.Assumption) -> Iterator[tuple[str, str]]:
     for s in a.sizes:
         yield "sizes", f"sizes {s.resource.name} from {_refs(s.facts)}"
-    if a.ignores:
-        yield "ignores", f"ignores {_refs(a.ignores)}"
+    yield from _simple(a, "ignores")
     for r in a.requires:
         yield "requires", f"requires {expression(r)}"
     for f in a.forbids:
         yield "forbids", f"forbids {_forbids(f)}"
-    if a.consequence:
-        yield "consequence", f"consequence {a.consequence}"
+    yield from _simple(a, "consequence")
     for text in a.remedies:
         yield "remedy", f"remedy {quote(text)}"
 
@@ -208,26 +208,20 @@ def _assumption(a: m.Assumption) -> Iterator[tuple[str, str]]:
 def _control(c: m.Control) -> Iterator[tuple[str, str]]:
     if c.range is not None:
         yield "range", f"range {_range(c.range)}"
-    if c.default is not None:
-        yield "default", f"default {expression(c.default)}"
+    yield from _simple(c, "default")
     for way in c.ways:
         yield way.kind, _way(way)
-    if c.combine:
-        yield "combine", f"combine {c.combine}"
-    if c.effective is not None:
-        yield "effective", f"effective {expression(c.effective)}"
+    yield from _simple(c, "combine", "effective")
     for s in c.specials:
-        yield "special", f"special {expression(s.value)} means {expression(s.meaning)}"
-    if c.effect:
-        yield "effect", f"effect {c.effect}"
-    if c.per:
-        yield "per", f"per {c.per}"
-    if c.bounds:
-        yield "bounds", f"bounds {_refs(c.bounds)}"
-    if c.affects:
-        yield "affects", f"affects {_refs(c.affects)}"
-    if c.switch:
-        yield "switch", f"switch {c.switch}"
+        meaning = s.action if s.meaning is None else f"means {expression(s.meaning)}"
+        yield "special", f"special {expression(s.value)} {meaning}"
+    yield from _simple(c, "malformed")
+    if c.levels is not None:
+        yield "levels", f"levels {quote(c.levels)}"
+    yield from _simple(c, "effect")
+    if c.inherited:
+        yield "inherited", "inherited by " + ", ".join(c.inherited)
+    yield from _simple(c, "per", "bounds", "affects", "switch")
     for r in c.requires:
         yield "requires", f"requires {expression(r)}"
 
@@ -235,14 +229,24 @@ def _control(c: m.Control) -> Iterator[tuple[str, str]]:
 def _signal(s: m.Signal) -> Iterator[tuple[str, str]]:
     if s.read is not None:
         yield _read(s.read)
-    if s.observes:
-        yield "observes", f"observes {_refs(s.observes)}"
-    if s.unit:
-        yield "unit", f"unit {s.unit}"
+    yield from _simple(s, "observes", "unit")
     if s.valid_after:
         yield "valid", f"valid after {s.valid_after}"
     if s.unreliable is not None:
         yield "unreliable", f"unreliable {quote(s.unreliable)}"
+
+
+def _mitigation(c: m.Mitigation) -> Iterator[tuple[str, str]]:
+    if c.env:
+        yield "sets_env", "sets env " + ", ".join(quote(v) for v in c.env)
+    yield from _simple(c, "limits")
+    if c.value is not None:
+        yield "to", f"to {expression(c.value)}"
+    if c.target:
+        yield "in", f"in {c.target}"
+    if c.unless_set:
+        yield "unless_set", "unless_set"
+    yield from _simple(c, "lasts")
 
 
 def _title(c: m.Clause) -> str:
@@ -310,7 +314,10 @@ def _contract(i: int, c: m.Contract, attached: _Attached) -> Iterator[str]:
         yield from attached.line((i, "summary", 0), "  ", f"summary {quote(c.summary)}")
     if c.uses:
         yield from attached.line((i, "uses", 0), "  ", f"uses {', '.join(c.uses)}")
-    head = bool(c.packages or c.natives or c.summary is not None or c.uses)
+    for n, copy in enumerate(c.carries):
+        pattern = "" if copy.pattern is None else f" {quote(copy.pattern)}"
+        yield from attached.line((i, "carries", n), "  ", f"carries {copy.name}{pattern}")
+    head = bool(c.packages or c.natives or c.summary is not None or c.uses or c.carries)
     for j, clause in enumerate(c.clauses):
         if head or j:
             yield ""
@@ -328,7 +335,7 @@ def _contract(i: int, c: m.Contract, attached: _Attached) -> Iterator[str]:
 
 # ------------------------------------------------------------------- comments
 
-_MERGED = {"uses", "ignores", "bounds", "affects", "observes", "evidence", "sets_env", "limits"}
+_MERGED = {"uses", "ignores", "bounds", "affects", "observes", "evidence", "sets_env", "limits", "inherited", "inside"}
 
 
 def _elements(tree: Tree[Token]) -> Iterator[tuple[Path, Any, Path]]:
@@ -350,7 +357,7 @@ def _elements(tree: Tree[Token]) -> Iterator[tuple[Path, Any, Path]]:
             yield path, clause, (i, "end")
             seen: dict[str, int] = defaultdict(int)
             for prop in clause.children[1:]:  # type: ignore[union-attr]
-                if not isinstance(prop, Tree) or prop.data in {"ref", "type", "sequence", "placement"}:
+                if not isinstance(prop, Tree) or prop.data in {"ref", "type", "sequence", "placement", "map"}:
                     continue
                 key = str(prop.data)
                 yield (*path, key, 0 if key in _MERGED else seen[key]), prop, (*path, "end")
@@ -418,18 +425,18 @@ def format_text(text: str, *, file: str = "") -> tuple[str | None, tuple[Diagnos
     Raises:
         FormatError: the result could not be proved equal to the input and stable.
     """
-    parsed = parse(text, file=file)
-    if not parsed.ok or parsed.file is None:
+    parsed, tree = parse_tree(text, file=file)
+    if tree is None or parsed.file is None:
         return None, parsed.diagnostics
-    result = _file(parsed.file, _attach(text, parser().parse(text, start="start")))
-    if len(result) > MAX_BYTES:
+    result = _file(parsed.file, _attach(text, tree))
+    if len(result.encode()) > MAX_BYTES:
         message = f"its canonical form is larger than {MAX_BYTES >> 20} MiB"
         return None, (Diagnostic("LP001", "error", message, help="split it by contract", file=file),)
-    again = parse(result)
-    if again.file != parsed.file:
+    again, tree = parse_tree(result)
+    if tree is None or again.file is None or again.file != parsed.file:
         raise FormatError("the formatted text does not parse to the same contract")
     if sorted(c for _, c in again.file.comments) != sorted(c for _, c in parsed.file.comments):
         raise FormatError("the formatted text lost or changed a comment")
-    if _file(again.file, _attach(result, parser().parse(result, start="start"))) != result:
+    if _file(again.file, _attach(result, tree)) != result:
         raise FormatError("formatting the formatted text changes it")
     return result, parsed.diagnostics

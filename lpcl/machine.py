@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import platform
 import re
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -42,6 +43,8 @@ class Facts:
     kernel: str = ""
     psi: bool = False
     schedstat: bool = False
+    os: str = ""
+    arch: str = ""
     sources: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -62,6 +65,8 @@ class Facts:
             "memory_limit": self.memory_limit_bytes,
             "numa_nodes": self.numa_nodes,
             "gpus": None,
+            "os": self.os or None,
+            "arch": self.arch or None,
         }
 
 
@@ -124,6 +129,8 @@ def facts(root: Path = _ROOT) -> Facts:
         "kernel": "/proc/sys/kernel/osrelease",
         "psi": "/proc/pressure/cpu",
         "schedstat": "/proc/self/schedstat",
+        "os": "uname",
+        "arch": "uname",
     }
     return Facts(
         logical=len(present),
@@ -139,6 +146,8 @@ def facts(root: Path = _ROOT) -> Facts:
         psi=_text(root, "proc/pressure/cpu").startswith("some"),
         # Without scheduler statistics the file is missing or all zero, and this process has run.
         schedstat=_text(root, "proc/self/schedstat").split()[:1] not in ([], ["0"]),
+        os=platform.system().lower(),
+        arch=platform.machine(),
         sources={fact: source for fact, source in sources.items() if source},
     )
 

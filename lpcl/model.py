@@ -132,6 +132,19 @@ class Native:
 
 
 @dataclass(frozen=True, slots=True)
+class Carried:
+    """A native runtime of which the library brings its own copy.
+
+    Attributes:
+        name: of the runtime's contract; pattern: base name of the copy. Carriers with one pattern share one copy.
+    """
+
+    name: str
+    pattern: str | None = None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
 class Idle:
     """How idle workers wait, for how long before they block, and under which condition; the first that holds."""
 
@@ -143,7 +156,12 @@ class Idle:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What the library takes from the machine."""
+    """What the library takes from the machine.
+
+    Attributes:
+        inside: pools, of this or of a used contract, whose every worker may have a pool like this one.
+        pinned: whether its workers are bound to CPUs.
+    """
 
     name: str
     resource: Ref
@@ -155,6 +173,8 @@ class Demand:
     runs: str | None = None
     fork: str | None = None
     runtime: str | None = None
+    inside: tuple[Ref, ...] = ()
+    pinned: Expr | None = None
     condition: Expr | None = None
     notes: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
@@ -202,8 +222,8 @@ class Type:
     """A control's type: `int`, `choice("a", "b")`, `list(int)`, `sequence(text, 1 to 4)`, `placement(cpu.threads)`.
 
     Attributes:
-        choices: of a choice; element: of a list or sequence; least, greatest: length of a sequence; resource: what a
-            placement puts its entity on.
+        choices: of a choice; element: of a list, of a sequence, or of a map from text; least, greatest: length of a
+            sequence; resource: what a placement puts its entity on.
     """
 
     name: str
@@ -236,6 +256,8 @@ class Way:
         binding: when the value is taken.
         parameters: named arguments of a call; the parameter's name for `param`.
         versions: releases of the library that know this way, if not all that the contract is about.
+        taken: what a value that comes by this way is taken as, in place of the control's `effective`.
+        lasts: process | context | call: how long the setting holds; None as `process`.
     """
 
     kind: str
@@ -245,6 +267,8 @@ class Way:
     condition: Expr | None = None
     deprecated: str | None = None
     versions: str | None = None
+    taken: Expr | None = None
+    lasts: str | None = None
     span: Span = _span()
 
     @property
@@ -257,16 +281,29 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Special:
-    """A value with a meaning of its own: `special 0 means machine.online`."""
+    """A value with a meaning of its own: `special 0 means machine.online`, `special "" ignored`.
+
+    Attributes:
+        value: what is given; text is compared with the text of the setting itself.
+        meaning: what it stands for, if `action` is `means`.
+        action: means | ignored (as if it were not set) | fails (an exception, or the end of the process).
+    """
 
     value: Expr
-    meaning: Expr
+    meaning: Expr | None = None
+    action: str = "means"
     span: Span = _span()
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """What changes a demand, and exactly how; `ways` in order of precedence, the first wins."""
+    """What changes a demand, and exactly how; `ways` in order of precedence, the first wins.
+
+    Attributes:
+        malformed: ignored | fails | prefix | default | unknown: what text does that is none of the type.
+        levels: separator of a list with one value for each level of nesting; the first counts here.
+        inherited: threads | fork | children | none: who starts with a value that was set while running.
+    """
 
     name: str
     type: Type
@@ -276,7 +313,10 @@ class Control:
     combine: str | None = None
     effective: Expr | None = None
     specials: tuple[Special, ...] = ()
+    malformed: str | None = None
+    levels: str | None = None
     effect: str | None = None
+    inherited: tuple[str, ...] = ()
     per: str | None = None
     bounds: tuple[Ref, ...] = ()
     affects: tuple[Ref, ...] = ()
@@ -294,7 +334,7 @@ class Control:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """How a signal is read: a call without arguments, a native symbol, a field of a file, a pattern of a log line."""
+    """How a signal is read: a call without arguments, an attribute, a native symbol, a file, a line of a log."""
 
     kind: str
     target: tuple[str, ...]
@@ -329,6 +369,7 @@ class Mitigation:
     value: Expr | None = None
     target: str | None = None
     unless_set: bool = False
+    lasts: str | None = None
     condition: Expr | None = None
     notes: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
@@ -354,8 +395,14 @@ class Contract:
     natives: tuple[Native, ...] = ()
     summary: str | None = None
     uses: tuple[str, ...] = ()
+    carries: tuple[Carried, ...] = ()
     clauses: tuple[Clause, ...] = ()
     span: Span = _span()
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Contracts that this one speaks of: those that it uses, and those of the runtimes that it carries."""
+        return tuple(dict.fromkeys((*self.uses, *(c.name for c in self.carries))))
 
     @property
     def demands(self) -> tuple[Demand, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from lpcl.compose import Pool
+from lpcl.resolve import Pool
 from syspilot import decision as d
 from syspilot import hypotheses as h
 from syspilot.app import Library, static_imports

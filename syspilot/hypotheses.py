@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from lpcl import model as m
-from lpcl.compose import Pool, Resolved, Setting, System, ways_to
+from lpcl.compose import System
 from lpcl.corpus import Entry
 from lpcl.expr import Value, evaluate
+from lpcl.resolve import Pool, Resolved
+from lpcl.ways import Setting, ways_to
 from syspilot.app import Library
 from syspilot.records import InsideReport, Run
 from syspilot.verify import reported_by_pid

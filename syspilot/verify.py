@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Literal
 
 from lpcl import model as m
-from lpcl.compose import Pool, System, resolve
+from lpcl.compose import System
+from lpcl.resolve import Pool, resolve
 from syspilot.app import Tunable
 from syspilot.inside import CallSignal, InsideSpec, NativeSignal
 from syspilot.records import Reading, Record, Run
@@ -65,7 +66,7 @@ def observed_system(system: System, run: Run) -> System:
             seen = None if pool.amount is not None else _reported(run, member.contract, f"{pool.demand.name}.amount")
             pools.append(pool if seen is None else replace(pool, amount=seen))
         members.append(replace(member, pools=tuple(pools)))
-    return System(system.machine, tuple(members))
+    return replace(system, members=tuple(members))
 
 
 def _reported(run: Run, contract: m.Contract, what: str) -> float | None:

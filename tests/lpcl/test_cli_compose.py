@@ -33,14 +33,18 @@ def test_pools_and_controls(capsys, machine):
     assert pools["openblas.workers"]["amount"] == 3
     assert pools["libgomp.team"]["amount"] == 3
     controls = {c["name"]: c for c in data["controls"]}
-    assert controls["openblas.threads"] == {"name": "openblas.threads", "value": 3, "set_by": "OMP_NUM_THREADS"}
-    assert data["ignored"] == []
+    assert (controls["openblas.threads"]["value"], controls["openblas.threads"]["set_by"]) == (3, "OMP_NUM_THREADS")
+    assert data["findings"] == []
+    parameter = next(p for p in data["space"]["parameters"] if p["label"] == "OPENBLAS_NUM_THREADS")
+    assert (parameter["controls"], parameter["low"]) == (["openblas.threads"], 1)
 
 
 def test_a_setting_that_decides_nothing_is_said(capsys, machine):
     arguments = ("openblas", "--machine", machine, "--set", "OPENBLAS_NUM_THREADS=2", "--set", "OMP_NUM_THREADS=1")
-    assert json.loads(composed(capsys, *arguments, "--json")[1])["ignored"] == ["OMP_NUM_THREADS"]
-    assert "OMP_NUM_THREADS=1 decides nothing here" in composed(capsys, *arguments)[1]
+    findings = json.loads(composed(capsys, *arguments, "--set", "NOBODYS=1", "--json")[1])["findings"]
+    assert [(f["kind"], f["subject"]) for f in findings] == [("unread", "NOBODYS"), ("shadowed", "openblas.threads")]
+    shown = composed(capsys, *arguments)[1]
+    assert "`OMP_NUM_THREADS=1` is not taken for `openblas.threads`: `OPENBLAS_NUM_THREADS` wins" in shown
 
 
 def test_why(capsys, machine):

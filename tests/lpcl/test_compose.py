@@ -7,9 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lpcl import model as m
-from lpcl.compose import AWAKE_S, Setting, compose, machine_values, parse_value, resolve, ways_to
+from lpcl.compose import compose, machine_values
 from lpcl.expr import MACHINE_FACTS
 from lpcl.parse import parse
+from lpcl.resolve import AWAKE_S, parse_value, resolve
+from lpcl.ways import Setting, ways_to
 
 CORPUS = Path(__file__).resolve().parents[2] / "corpus"
 TWO = machine_values({"online": 2, "affinity": 2, "cores": 2, "logical": 2, "physical": 2, "memory": 2**33})
@@ -45,7 +47,11 @@ def workers(of, environ, machine=TWO):
     [
         ("4", "int", 4),
         (" 4 ", "int", 4),
-        ("4,2", "int", 4),
+        ("4,2", "int", None),
+        ("1_000", "int", None),
+        ("4GiB", "size", 4 << 30),
+        ("60%", "size", "60%"),
+        ("200ms", "duration", 0.2),
         ("-1", "int", -1),
         ("", "int", None),
         ("four", "int", None),
@@ -114,10 +120,10 @@ def test_which_way_wins(combine, environ, value):
     assert resolved.pools[0].amount == value
     winner = resolved.set_by.get("t")
     if winner is None:
-        assert resolved.reasons["t"] == "default"
+        assert all(a.outcome == "ignored" for a in resolved.asked)
     else:
         assert parse_value(environ[winner.label], m.Type("int")) == value
-        assert resolved.reasons["t"] == f"`{winner.label}` is set"
+        assert [a.way for a in resolved.asked if a.outcome == "wins"] == [winner]
 
 
 def test_a_way_whose_condition_is_false_is_not_read_and_one_that_may_hold_is():

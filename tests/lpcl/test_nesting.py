@@ -33,7 +33,7 @@ def native():
 
 def nested(text, environ):
     contracts = [*native(), *parse(text).file.contracts]
-    nodes = tree(compose(contracts, MACHINE, environ), environ)
+    nodes = tree(compose(contracts, MACHINE, environ))
     outer = next(n for n in nodes if n.pool.name == "outer.workers")
     return {n.pool.name: (n.pool.amount, n.total, n.limited_by) for n in outer.inside}
 
@@ -53,9 +53,10 @@ def test_a_name_that_the_library_does_not_set_is_overridden_by_one_that_it_does(
     assert nested(OUTER, {"OMP_NUM_THREADS": "4"})["openblas.workers"] == (2, 8, "outer.inner")
 
 
-def test_threads_get_no_protection():
+def test_threads_get_no_protection_and_share_what_belongs_to_the_process():
     inside = nested(OUTER.replace("cpu.processes", "cpu.threads"), {})
-    assert inside["openblas.workers"] == (8, 32, "")
+    assert inside["openblas.workers"] == (8, 8, "")
+    assert inside["libgomp.team"] == (8, 32, ""), "each thread that opens a region has a team of its own"
 
 
 def test_a_limit_by_a_call():
@@ -72,8 +73,8 @@ def test_an_unknown_size_stays_unknown():
 def test_the_order_of_contracts_makes_no_difference(order, jobs):
     contracts = [*native(), *parse(OUTER).file.contracts]
     environ = {"outer.map(jobs=)": str(jobs)}
-    one = tree(compose(contracts, MACHINE, environ), environ)
-    assert tree(compose([contracts[i] for i in order], MACHINE, environ), environ) == one
+    one = tree(compose(contracts, MACHINE, environ))
+    assert tree(compose([contracts[i] for i in order], MACHINE, environ)) == one
 
 
 @pytest.mark.parametrize("jobs", [1, 2, 8, 100])
