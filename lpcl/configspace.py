@@ -62,7 +62,7 @@ def export(space: Space, name: str = "lpcl") -> Exported:
     forbidden: list[Any] = []
     for c in space.constraints:
         try:
-            if c.kind == "when":
+            if space.decides_activity(c):
                 _condition(CS, space, c, made, conditions)
             else:
                 forbidden += _forbidden(CS, space, c, made)

@@ -83,6 +83,12 @@ class Space:
         """The parameter of that label, or the one that sets that control."""
         return next((p for p in self.parameters if label == p.label or label in p.controls), None)
 
+    def decides_activity(self, constraint: Constraint) -> bool:
+        """Whether a constraint is about other parameters only: these decide whether its own one is set at all."""
+        owner = self.parameter(constraint.subject)
+        kinds = {"when", "requires"}
+        return constraint.kind in kinds and owner is not None and owner.label not in constraint.parameters
+
     def environ(self, values: Mapping[str, Value]) -> dict[str, str]:
         """Parameter -> value as the settings that `compose` takes."""
         return {k: _text(v) for k, v in values.items() if v is not None and v != UNSET}
@@ -149,8 +155,13 @@ def _parameter(member: Resolved, control: m.Control) -> Parameter | None:
         control.type.choices,
         default,
         control.switch,
-        member.inactive.get(control.name, ""),
+        # What only other settings switch off can be switched on: that is a constraint.
+        "" if any(map(_speaks, _conditions(control, way))) else member.inactive.get(control.name, ""),
     )
+
+
+def _conditions(control: m.Control, way: m.Way) -> list[m.Expr]:
+    return [e for e in (control.condition, way.condition) if e is not None]
 
 
 def _also(system: System, p: Parameter) -> tuple[str, ...]:
@@ -232,8 +243,9 @@ def _constraints(here: Space) -> Iterator[Constraint]:
                 ("bound", m.Operation(op, (own, end))) for op, end in bounds if _speaks(end)
             ]
             exprs += [("requires", e) for e in control.requires]
-            if control.condition is not None and _speaks(control.condition):
-                exprs.append(("when", control.condition))
+            parameter = here.parameter(subject)
+            conditions = [] if parameter is None else _conditions(control, parameter.way)
+            exprs += [("when", e) for e in conditions if _speaks(e)]
             for kind, expr in exprs:
                 yield Constraint(kind, subject, expr, _labels(here, member, expr))
         for a in member.contract.assumptions:
