@@ -22,17 +22,18 @@ _MAX_TOTAL_BYTES = 64 << 20
 
 
 class CallSignal(Record):
-    """A function of a Python module, called without arguments if the module is loaded.
+    """A function of a Python module, called without arguments if the module is loaded, or an attribute of it.
 
     Attributes:
         signal: `contract.signal`, as the reading names it.
-        module: in `sys.modules`; attr: a name in it, dotted if need be.
+        module: in `sys.modules`; attr: a name in it, dotted if need be; called: False to take the attribute as it is.
     """
 
     kind: Literal["call"] = "call"
     signal: str
     module: str
     attr: str
+    called: bool = True
 
 
 class NativeSignal(Record):

@@ -50,10 +50,11 @@ def inside_spec(contracts: list[m.Contract], environ: tuple[str, ...] = ()) -> I
             name = f"{contract.name}.{signal.name}"
             if signal.read.kind == "native" and patterns:
                 signals.append(NativeSignal(signal=name, library=patterns, symbols=signal.read.target))
-            elif signal.read.kind == "call":
+            elif signal.read.kind in {"call", "attribute"}:
                 module, _, attr = signal.read.target[0].partition(".")
                 if attr and module.lower() in tops:
-                    signals.append(CallSignal(signal=name, module=module, attr=attr))
+                    called = signal.read.kind == "call"
+                    signals.append(CallSignal(signal=name, module=module, attr=attr, called=called))
     return InsideSpec(signals=tuple(signals), environ=environ)
 
 

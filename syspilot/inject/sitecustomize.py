@@ -205,7 +205,7 @@ def _reading(signal: str, value: Any, library: str | None = None, error: str | N
 
 
 def _call(item: dict[str, Any]) -> list[dict[str, Any]]:
-    """Call a function without arguments, if its module is loaded already."""
+    """Call a function without arguments, or take an attribute, if its module is loaded already."""
     module = sys.modules.get(str(item["module"]))
     if module is None:
         return []
@@ -213,7 +213,7 @@ def _call(item: dict[str, Any]) -> list[dict[str, Any]]:
         target: Any = module
         for part in str(item["attr"]).split("."):
             target = getattr(target, part)
-        value = target() if callable(target) else target
+        value = target() if item.get("called", True) else target
         return [_reading(item["signal"], _plain(value))]
     except Exception as error:
         return [_reading(item["signal"], None, None, f"{type(error).__name__}: {error}"[:_MAX_TEXT])]

@@ -81,7 +81,7 @@ def test_readings_that_fail_are_told():
     spec = InsideSpec(
         signals=(
             CallSignal(signal="a.missing", module="os", attr="no.such"),
-            CallSignal(signal="a.dotted", module="os", attr="path.sep"),
+            CallSignal(signal="a.dotted", module="os", attr="path.sep", called=False),
             CallSignal(signal="a.object", module="os", attr="times"),
             NativeSignal(signal="a.symbol", library=("libc.so*", "libc-*"), symbols=("no_such",)),
             NativeSignal(signal="a.pid", library=("libc.so*", "libc-*"), symbols=("no_such", "getpid")),
