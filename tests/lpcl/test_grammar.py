@@ -94,6 +94,68 @@ ACCEPTED = [
     c("range a to b"),
     d("amount threads created first_use"),
     d("amount 4 evidence evidence, note"),
+    'lpcl 1 contract a { carries openblas carries libgomp "libgomp-*.so*" }',
+    "lpcl 1 contract carries { carries carries }",
+    d("inside workers, b.c pinned true"),
+    d("pinned bind == 1 or not free inside inside"),
+    c('env "A" read load versions ">=1" if x as value * 2 lasts process deprecated "d"'),
+    c('env "A" read load as true'),
+    c("call a.b(n) at call lasts context"),
+    c("param a.b(n) at session as if value < 0 then 1 else value lasts call"),
+    c('config "k" read import versions "<2" lasts call'),
+    c('special "" ignored special "auto" means machine.cores special -1 fails'),
+    c("special a + 1 ignored malformed fails"),
+    c("malformed prefix"),
+    c("malformed ignored malformed default malformed unknown"),
+    c('levels "," effect thread'),
+    c("inherited by threads, fork, children"),
+    c("inherited by none"),
+    c("", "map(int)"),
+    c("", "map(list(text))"),
+    c("", "sequence(int, 1 to 4)"),
+    c("", 'sequence(choice("a", "b"), 0 to 10)'),
+    c("", "placement(gpu.devices)"),
+    c("per session affects d.idle"),
+    c("per function per device"),
+    c("requires not is_set(b) requires a < b"),
+    c("", "bool"),
+    c("", "size"),
+    s("read attribute a.b.c observes d.amount, b.c.d"),
+    s('read log "x=([0-9]+)" unit threads'),
+    s('read file "/proc/self/status"'),
+    "lpcl 1 contract a { signal s: counter { } }",
+    "lpcl 1 contract a { signal s: state { valid after first_use } }",
+    "lpcl 1 contract a { mitigate m { limits b.c.amount to 1 in process lasts call } }",
+    "lpcl 1 contract a { mitigate m { to max(1, x) in children lasts context when y } }",
+    "lpcl 1 contract a { mitigate m { } mitigate n { } }",
+    "lpcl 1 contract a { assume q { } demand d: a.b.c { } }",
+    "lpcl 1 contract a { demand d: x { } control c: int { } signal s: gauge { } }",
+    d("idle block if a == b idle spin if not c idle spin_then_block(0.2s) if d"),
+    d("runs user_code fork unsafe work latency"),
+    d("runs unknown fork unknown work unknown scope unknown created unknown"),
+    d("created build scope machine"),
+    d("created session scope object fork recreated"),
+    q('remedy "a" remedy "b" note "c" when true'),
+    q("requires true ignores machine.quota"),
+    q("forbids threads after a.b.c consequence crash"),
+    e('installed("tbb") and loaded("libgomp")'),
+    e("1ns + 1us + 1ms + 1s + 1min + 1h"),
+    e("1B + 1KB + 1MB + 1GB + 1TB + 1KiB + 1MiB + 1GiB + 1TiB"),
+    e("0.5% * 1.25GiB"),
+    e("not not a"),
+    e("not a == b"),
+    e("a and b or c and d"),
+    e("a - b - c / d / e"),
+    e("-a * -b"),
+    e("(a or b) and (c or d)"),
+    e("if a and b then c else d or e"),
+    e("f(if a then b else c, g(h(1)))"),
+    e('"a" == "b"'),
+    e("machine.cores / 2 * 3 - 1"),
+    e("a_b.c_d._e"),
+    e("_"),
+    e("(((a)))"),
+    e("1//\n+//\n2"),
 ]
 
 REJECTED = [
@@ -163,11 +225,107 @@ REJECTED = [
     e("a = b"),
     e("a && b"),
     e("a ? b : c"),
+    "lpcl 1 contract a { carries }",
+    "lpcl 1 contract a { carries a, b }",
+    'lpcl 1 contract a { carries "libgomp" }',
+    "lpcl 1 contract a { demand d x { } }",
+    "lpcl 1 contract a { control c int { } }",
+    "lpcl 1 contract a { control c: choice { } }",
+    "lpcl 1 contract a { mitigate m: x { } }",
+    "lpcl 1 contract a { assume q: x { } }",
+    d("inside"),
+    d("inside workers,"),
+    d("pinned"),
+    d("runtime"),
+    d('runtime "libgomp"'),
+    d("idle block if"),
+    d("idle block()"),
+    d('idle "block"'),
+    c('env "A" read load as'),
+    c('env "A" read load lasts forever'),
+    c('env "A" read load deprecated "d" as 1'),
+    c('env "A" read load lasts call as 1'),
+    c('env "A" read load as 1 if x'),
+    c('env "A" read load versions 2'),
+    c('env "A", "B" read load'),
+    c("call a.b(1) at call"),
+    c("call a.b(x) read call"),
+    c("param a.b(x, y) at call"),
+    c('param "a.b"(x) at call'),
+    c("special 0"),
+    c("special 0 means"),
+    c("special means 0"),
+    c("special 0 dropped"),
+    c("malformed"),
+    c("malformed broken"),
+    c("levels 1"),
+    c("inherited threads"),
+    c("inherited by"),
+    c("inherited by nobody"),
+    c("inherited by threads fork"),
+    c("", "map()"),
+    c("", "map(int, int)"),
+    c("", "sequence(int)"),
+    c("", "sequence(int, 1)"),
+    c("", "sequence(int, 1 to n)"),
+    c("", "placement()"),
+    c("", 'placement("gpu")'),
+    c("per host"),
+    c("combine sum"),
+    c("range 1 5"),
+    c("range 1 to 5 by 2"),
+    c("range 1 to 5 log step 2"),
+    c("bounds"),
+    c("bounds 1"),
+    s("read attribute a.b()"),
+    s("read attribute"),
+    s("read log"),
+    s('read file "/proc/x" fields "f"'),
+    s("valid load"),
+    s("observes"),
+    "lpcl 1 contract a { mitigate m { sets env A to 1 in children } }",
+    "lpcl 1 contract a { mitigate m { sets OMP_NUM_THREADS to 1 } }",
+    "lpcl 1 contract a { mitigate m { in threads } }",
+    "lpcl 1 contract a { mitigate m { lasts } }",
+    e("a and"),
+    e("or a"),
+    e("a not b"),
+    e("a == "),
+    e("1.2.3"),
+    e("0x10"),
+    e("1_000"),
+    e("4gib"),
+    e("a..b"),
+    e(".a"),
+    e("a.1"),
+    e("f(,)"),
+    e("f(1 2)"),
+    e("f(1"),
+    e("()"),
+    e("[1]"),
+    e("{1}"),
+    e("a ** b"),
+    e("a % b"),
+    e("a // 2"),
+    e("!a"),
+    e("a < b <= c"),
+    e("if a then b else"),
+    e("if then else"),
+    e("lambda x"),
+    e("'text'"),
+    e('"a" "b"'),
+    e('"a'),
+    e("a;"),
 ]
 
-# The two engines differ on the last two groups; see the reasons.
+# The two engines differ on the last group; see the reason.
 TIGHT_RANGE = [c("range 1 to 5"), c("range 1 to 5 step 2 log"), c("range 1 to 5.5"), *CORPUS]
-LEADING = ["// c\nlpcl 1 contract a {}", "\n lpcl 1 contract a {}"]
+LEADING = [
+    "// c\nlpcl 1 contract a {}",
+    "\n lpcl 1 contract a {}",
+    "  // a\n// b\n\t\r\n lpcl 1 contract a {}",
+    "//\nlpcl 1// c\ncontract a {}",
+]
 RESERVED = [e("not"), e("if"), e("f(not)"), e("not == 1"), e("if + 1"), e("if()"), e("true.x"), e("unknown.x")]
 
 
@@ -213,7 +371,6 @@ def test_llguidance_accepts_ranges(guided, text):
 
 
 @pytest.mark.parametrize("text", LEADING, ids=short)
-@pytest.mark.xfail(strict=True, reason="it skips nothing before the first token")
 def test_llguidance_accepts_comments_and_spaces_at_the_top(guided, text):
     assert guided(text)
 
@@ -224,9 +381,16 @@ def test_llguidance_rejects(guided, text):
 
 
 @pytest.mark.parametrize("text", RESERVED, ids=short)
-@pytest.mark.xfail(strict=True, reason="its lexer takes a keyword for a name where both may stand")
-def test_llguidance_rejects_reserved_words_as_names(guided, text):
-    assert not guided(text)
+def test_the_one_known_difference(guided, text):
+    """Where a name may stand, llguidance also takes the five words that start an expression of another kind.
+
+    Every reply is parsed, so the parser has the last word; a change of either engine shows here.
+    """
+    assert guided(text)
+
+
+def test_the_table_is_large_enough_to_mean_something():
+    assert len({*ACCEPTED, *REJECTED, *TIGHT_RANGE, *LEADING}) >= 200
 
 
 def test_the_grammar_keeps_to_what_both_engines_know():
