@@ -8,7 +8,7 @@ EXAMPLE := $(BIN)/python examples/cluster_and_project.py
 METRIC := --metric 'seconds ([0-9.]+)'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint fmt typecheck bench bench-lpcl fuzz wheel-check corpus-check clean
+.PHONY: help setup run test lint fmt typecheck bench bench-lpcl fuzz wheel-check corpus-check corpus-table clean
 
 help: ## Show this help
 	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -64,6 +64,9 @@ wheel-check: $(READY) ## Build the wheel, install it in a fresh environment, and
 corpus-check: $(READY) ## Check every shipped contract and its evidence
 	$(BIN)/lpcl check corpus
 	$(BIN)/lpcl fmt --check corpus
+
+corpus-table: $(READY) ## Write the table of contracts into docs/corpus.md
+	$(BIN)/lpcl corpus corpus --into docs/corpus.md
 
 clean: ## Remove what was built; the downloads' cache stays
 	rm -rf $(VENV) $(OUT) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

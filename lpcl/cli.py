@@ -69,6 +69,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     compose.add_argument("--configspace", metavar="FILE|-", help="write the joint space as a ConfigSpace (JSON)")
     compose.add_argument("--why", metavar="NAME", help="explain a number, for example openblas.workers.amount")
     compose.add_argument("--json", action="store_true", help="one JSON object")
+    review = commands.add_parser(
+        "review", help="a contract's clauses beside their evidence; record that they were read"
+    )
+    review.add_argument("folder", type=Path, help="a folder of a corpus, such as corpus/openblas")
+    review.add_argument("--source", type=Path, metavar="FOLDER", help="the unpacked release: show the cited lines too")
+    review.add_argument("--all", action="store_true", help="show clauses that were reviewed already too")
+    review.add_argument("--accept", action="append", metavar="CLAUSE|all", help="record that a clause is right")
+    review.add_argument("--by", metavar="NAME", help="who read it (default: git's user.name)")
+    review.add_argument("--comment", default="", help="what there is to say about it")
+    corpus = commands.add_parser("corpus", help="a folder of contracts: clauses, trust levels, reviewers")
+    corpus.add_argument("folder", type=Path, nargs="?", help="default: the shipped corpus")
+    corpus.add_argument("--json", action="store_true", help="one JSON array")
+    corpus.add_argument("--into", type=Path, metavar="PAGE", help="write the table into this Markdown page")
     commands.add_parser("lsp", help="language server on standard input and output (needs the extra `lsp`)")
     args = parser.parse_args(argv)
     try:
@@ -245,6 +258,18 @@ def _compose(args: argparse.Namespace) -> int:
     return run(args, [p for p in paths if p is not None])
 
 
+def _review(args: argparse.Namespace) -> int:
+    from lpcl.cli_review import run  # noqa: PLC0415
+
+    return run(args)
+
+
+def _corpus(args: argparse.Namespace) -> int:
+    from lpcl.cli_corpus import run  # noqa: PLC0415
+
+    return run(args)
+
+
 def _lsp(_: argparse.Namespace) -> int:
     try:
         from lpcl.lsp import create  # noqa: PLC0415  # an optional extra
@@ -263,5 +288,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "schema": _schema,
     "diff": _diff,
     "compose": _compose,
+    "review": _review,
+    "corpus": _corpus,
     "lsp": _lsp,
 }

@@ -1,8 +1,13 @@
-"""A folder of contracts, one sub-folder a library: `contract.lpcl`, `evidence.jsonl`, `METADATA.toml`."""
+"""A folder of contracts, one sub-folder a library: `contract.lpcl`, `evidence.jsonl`, `METADATA.toml`, `reviews.jsonl`.
+
+The last one is optional. Each of its lines says that somebody read a clause against its evidence; it names the clause
+by a fingerprint of both, so it no longer counts once either changes.
+"""
 
 from __future__ import annotations
 
 import fnmatch
+import hashlib
 import json
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,11 +21,12 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from lpcl import model as m
+from lpcl.change import clause_text
 from lpcl.check import check
 from lpcl.diagnostics import Diagnostic, LpcError
 from lpcl.parse import parse
 
-CONTRACT, EVIDENCE, METADATA = "contract.lpcl", "evidence.jsonl", "METADATA.toml"
+CONTRACT, EVIDENCE, METADATA, REVIEWS = "contract.lpcl", "evidence.jsonl", "METADATA.toml", "reviews.jsonl"
 MAX_EVIDENCE_BYTES = 64 << 20
 
 
@@ -34,7 +40,7 @@ class Cited:
 
     Attributes:
         place: `file:line` or an address; text: the source lines; source: the release they are from.
-        vouched: rule | model | person: who stands for it.
+        vouched: rule | model | person: who wrote it down.
         raw: the whole record.
     """
 
@@ -47,6 +53,22 @@ class Cited:
 
 
 @dataclass(frozen=True, slots=True)
+class Review:
+    """Somebody read a clause against its evidence.
+
+    Attributes:
+        clause: `control threads`; fingerprint: of the clause and its evidence, see `fingerprint`.
+        by: who; on: the day, ISO 8601; comment: what there is to say about it.
+    """
+
+    clause: str
+    fingerprint: str
+    by: str
+    on: str
+    comment: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """One library of a corpus."""
 
@@ -55,17 +77,67 @@ class Entry:
     cited: Mapping[str, Cited]
     metadata: Mapping[str, Any]
     diagnostics: tuple[Diagnostic, ...]
+    reviews: Mapping[str, Review] = field(default_factory=dict)
 
     def trust(self, clause: m.Clause) -> str:
-        """The trust level of a clause: drafted, grounded or reviewed, that of its weakest evidence."""
-        found = [self.cited[i] for i in clause.evidence if i in self.cited]
-        if not found or len(found) < len(clause.evidence):
+        """The trust level of a clause.
+
+        `drafted` if an evidence has no record, `reviewed` if somebody read it as it stands, else `grounded`.
+        """
+        if not clause.evidence or any(i not in self.cited for i in clause.evidence):
             return "drafted"
-        return "reviewed" if all(c.vouched == "person" for c in found) else "grounded"
+        return "reviewed" if self.review(clause) is not None else "grounded"
+
+    def review(self, clause: m.Clause) -> Review | None:
+        """The review of a clause as it stands."""
+        return self.reviews.get(fingerprint(clause, self.cited))
 
     def evidence(self, clause: m.Clause) -> tuple[Cited, ...]:
         """What the clause cites, in order; ids without a record are left out."""
         return tuple(self.cited[i] for i in clause.evidence if i in self.cited)
+
+
+def fingerprint(clause: m.Clause, cited: Mapping[str, Cited]) -> str:
+    """16 hex digits of what a reviewer reads: the clause in canonical form, and each evidence that it cites."""
+    seen = []
+    for i in sorted(set(clause.evidence)):
+        raw = cited[i].raw if i in cited else {}
+        inside = raw.get("seen")
+        body = {k: v for k, v in inside.items() if k != "text"} if isinstance(inside, Mapping) else {}
+        seen.append([i, raw.get("source"), raw.get("source_sha256"), body])
+    identity = json.dumps([clause_text(clause), seen], sort_keys=True, default=str)
+    return hashlib.sha256(identity.encode()).hexdigest()[:16]
+
+
+def read_reviews(
+    path: Path, contract: m.Contract, cited: Mapping[str, Cited]
+) -> tuple[dict[str, Review], list[Diagnostic]]:
+    """The reviews by fingerprint, and what is wrong with them; no file is no review."""
+    reviews: dict[str, Review] = {}
+    found: list[Diagnostic] = []
+    if not path.is_file():
+        return reviews, found
+    if path.stat().st_size > MAX_EVIDENCE_BYTES:
+        return reviews, [Diagnostic("LP157", "error", "the file of reviews is too large", file=str(path))]
+    current = {fingerprint(c, cited): m.clause_label(c) for c in contract.clauses}
+    for n, line in enumerate(path.read_text("utf-8", "replace").split("\n"), 1):
+        if not line.strip():
+            continue
+        span = m.Span(n, 1, n, len(line) + 1)
+        try:
+            raw = json.loads(line)
+            clause, key, by, on = (str(raw[k]) for k in ("clause", "fingerprint", "by", "on"))
+            review = Review(clause, key, by, on, str(raw.get("comment", "")))
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            message = f"line {n} is no review: {type(error).__name__}"
+            found.append(Diagnostic("LP157", "error", message, span, file=str(path)))
+            continue
+        if review.fingerprint not in current:
+            message = f"the review of `{review.clause}` is of another clause than the contract has now"
+            help_text = "read it again: `lpcl review`; a line that nobody will renew can go"
+            found.append(Diagnostic("LP158", "warning", message, span, help_text, str(path)))
+        reviews[review.fingerprint] = review
+    return reviews, found
 
 
 def shipped() -> Path:
@@ -133,8 +205,9 @@ def load_entry(folder: Path) -> Entry | tuple[Diagnostic, ...]:
         for i in clause.evidence
         if i not in cited
     )
-    found = (*parsed.diagnostics, *check(parsed.file, name=str(path)), *wrong, *missing)
-    return Entry(folder, contract, cited, metadata, found)
+    reviews, stale = read_reviews(folder / REVIEWS, contract, cited)
+    found = (*parsed.diagnostics, *check(parsed.file, name=str(path)), *wrong, *missing, *stale)
+    return Entry(folder, contract, cited, metadata, found, reviews)
 
 
 def load(folders: Iterable[Path]) -> tuple[tuple[Entry, ...], tuple[Diagnostic, ...]]:

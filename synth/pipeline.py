@@ -14,7 +14,7 @@ from typing import Literal
 
 from lpcl import model as m
 from lpcl.check import check
-from lpcl.corpus import CONTRACT, EVIDENCE, METADATA, shipped
+from lpcl.corpus import CONTRACT, EVIDENCE, METADATA, REVIEWS, shipped
 from lpcl.diagnostics import Diagnostic
 from lpcl.format import file_text
 from lpcl.parse import parse
@@ -238,7 +238,7 @@ def _refuse_edited(folder: Path) -> None:
             f"`{folder}` cannot be read, so a person may have worked on it: {error}",
             help_text="write to another folder with --out, or add --force",
         ) from error
-    if by_person:
+    if by_person or (folder / REVIEWS).exists():
         raise SynthError(
             f"`{folder}` was reviewed by a person", help_text="write to another folder with --out, or add --force"
         )

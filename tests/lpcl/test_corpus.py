@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 import lpcl.corpus
+from lpcl.cli import main
 from lpcl.corpus import CorpusError, Entry, covers, covers_library, load, load_entry, read_evidence, shipped
 from lpcl.parse import parse
 
@@ -17,6 +18,7 @@ contract demo {
 }
 """
 METADATA = 'name = "demo"\n'
+ESCAPE = {"file": "../secret", "line": 1, "text": ""}
 
 
 def record(id_="e1", **changes):
@@ -195,20 +197,66 @@ def test_warnings_do_not_keep_an_entry_out(tmp_path):
     assert [d.rule for d in diagnostics] == ["LP106"]
 
 
+def test_trust_grows_with_records_and_reviews(tmp_path, capsys):
+    path = folder(tmp_path, evidence_jsonl=lines(record("e1")))
+    (clause,) = load_entry(path).contract.clauses
+    assert load_entry(path).trust(clause) == "drafted", "e2 has no record"
+    folder(tmp_path)
+    assert load_entry(path).trust(clause) == "grounded"
+    assert main(["review", str(path), "--accept", "cache", "--by", "A. Reader", "--comment", "measured"]) == 0
+    entry = load_entry(path)
+    assert entry.trust(clause) == "reviewed"
+    assert (entry.review(clause).by, entry.review(clause).comment) == ("A. Reader", "measured")
+    assert "1 clauses accepted by A. Reader" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
-    ("vouched", "trust"),
+    "changes",
     [
-        (("person", "person"), "reviewed"),
-        (("person", "rule"), "grounded"),
-        (("model", "person"), "grounded"),
-        (("rule",), "drafted"),
-        ((), "drafted"),
+        {"contract_lpcl": CONTRACT.replace("1GiB", "2GiB")},
+        {"evidence_jsonl": lines(record("e1"), record("e2", source="demo==1.3"))},
+        {"evidence_jsonl": lines(record("e1"), record("e2", seen={"file": "x.py", "line": 7, "text": ""}))},
     ],
 )
-def test_trust_is_that_of_the_weakest_evidence(tmp_path, vouched, trust):
-    evidence = lines(*(record(f"e{i}", vouched=v) for i, v in enumerate(vouched, 1)))
-    entry = load_entry(folder(tmp_path, evidence_jsonl=evidence))
-    assert entry.trust(entry.contract.clauses[0]) == trust
+def test_a_review_counts_only_for_what_was_read(tmp_path, changes):
+    path = folder(tmp_path)
+    main(["review", str(path), "--accept", "all", "--by", "A. Reader"])
+    folder(tmp_path, **changes)
+    entry = load_entry(path)
+    assert entry.trust(entry.contract.clauses[0]) == "grounded"
+    assert [d.rule for d in entry.diagnostics] == ["LP158"]
+    main(["review", str(path), "--accept", "all", "--by", "A. Reader"])
+    assert load_entry(path).diagnostics == ()
+
+
+def test_a_review_survives_what_says_nothing(tmp_path):
+    path = folder(tmp_path)
+    main(["review", str(path), "--accept", "all", "--by", "A. Reader"])
+    spread = CONTRACT.replace("amount 1GiB evidence e1, e2", "\n\n amount 1GiB // size\n evidence e1\n evidence e2\n")
+    folder(tmp_path, contract_lpcl=spread, evidence_jsonl=lines(record("e2"), record("e1")))
+    entry = load_entry(path)
+    assert entry.trust(entry.contract.clauses[0]) == "reviewed"
+
+
+def test_the_sheet_shows_the_cited_lines_and_only_what_is_open(tmp_path, capsys):
+    path = folder(tmp_path / "corpus", evidence_jsonl=lines(record("e1"), record("e2", seen=ESCAPE)))
+    source = tmp_path / "src" / "demo"
+    source.mkdir(parents=True)
+    (source / "cache.py").write_text("\n" * 6 + "SIZE = 1 << 30\x1b[2J\n")
+    (tmp_path / "secret").write_text("secret\n")
+    assert main(["review", str(path), "--source", str(tmp_path / "src")]) == 0
+    out = capsys.readouterr().out
+    assert "# demand cache: grounded" in out
+    assert "      7  SIZE = 1 << 30" in out
+    assert "\x1b" not in out
+    assert "secret" not in out.replace("../secret", "")
+    assert "0 of 1 clauses reviewed" in out
+    main(["review", str(path), "--accept", "all", "--by", "A. Reader"])
+    capsys.readouterr()
+    assert main(["review", str(path)]) == 0
+    assert capsys.readouterr().out == "demo: 1 of 1 clauses reviewed\n"
+    assert main(["review", str(path), "--accept", "cash", "--by", "A. Reader"]) == 2
+    assert "its clauses are cache" in capsys.readouterr().err
 
 
 def test_a_copy_of_the_shipped_corpus_is_as_good(tmp_path):
