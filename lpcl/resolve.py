@@ -25,6 +25,7 @@ BUSY = frozenset({"spin", "spin_then_block", "yield"})
 _LEADING = re.compile(r"\s*([+-]?[0-9]{1,18})")
 _QUANTITY = re.compile(r"[0-9]+(?:\.[0-9]+)?[A-Za-z]+")
 _FALSE = frozenset({"", "0", "false", "off", "no", "n", "f"})
+_TRUE = frozenset({"1", "true", "on", "yes", "y", "t"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,7 @@ def parse_value(text: str, type_: m.Type) -> Value:
     if type_.name in {"float", "duration", "size"}:
         return _real(text, type_)
     if type_.name == "bool":
-        return text.lower() not in _FALSE
+        return True if text.lower() in _TRUE else False if text.lower() in _FALSE else None
     if type_.name == "choice":
         return next((c for c in type_.choices if c.lower() == text.lower()), None)
     return text
@@ -281,11 +282,11 @@ class _Resolver:
         special = self._special(control, first, value)
         if special is not None:
             return special
-        if value is None:
-            if way.taken is None or not control.malformed:
-                return self._malformed(control, way, first)
-            value = first
-        return self._in_effect(control, way, value)
+        if value is None and control.type.name == "bool" and control.malformed is None:
+            value = True  # as Python and most C code have it: any other text is true
+        if value is None and (way.taken is None or control.malformed is not None):
+            return self._malformed(control, way, first)
+        return self._in_effect(control, way, first if value is None else value)
 
     def _special(self, control: m.Control, text: str, value: Value) -> _Taken | None:
         for s in control.specials:
@@ -323,7 +324,7 @@ class _Resolver:
             value = value if effective is None else effective
         low = None if control.range is None else evaluate(control.range.low, self.values)
         if _is_number(low) and _is_number(value) and value < low:  # type: ignore[operator]
-            return _Taken(None, "ignored", f"{value} is below {low}")
+            return _Taken(None, "fails" if control.malformed == "fails" else "ignored", f"{value} is below {low}")
         changed = _is_number(asked) and _is_number(value) and asked != value
         return _Taken(value, why=f"{asked} comes out as {value}" if changed else "")
 

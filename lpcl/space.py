@@ -99,21 +99,26 @@ class Space:
         Args:
             values: label -> value, of the parameters that are set.
         """
-        return tuple(c for c in self.constraints if self.holds(c, values) is False)
+        there = self._composed(values)
+        return tuple(c for c in self.constraints if self._holds(c, values, there) is False)
 
     def holds(self, constraint: Constraint, values: Mapping[str, Value]) -> bool | None:
         """Whether a constraint holds under an assignment; None if that cannot be known, or it is about nothing set."""
+        return self._holds(constraint, values, self._composed(values))
+
+    def _composed(self, values: Mapping[str, Value]) -> System:
+        environ = {**self.system.environ, **self.environ(values)}
+        contracts = [r.contract for r in self.system.members]
+        return compose(contracts, self.system.machine, environ, releases=self.system.releases)
+
+    def _holds(self, constraint: Constraint, values: Mapping[str, Value], there: System) -> bool | None:
         contract, _, clause = constraint.subject.partition(".")
         own = self.parameter(constraint.subject)
         given = own is not None and values.get(own.label) not in {None, UNSET}
-        if constraint.kind != "assumption" and not given:
+        member = there.member(contract)
+        if member is None or (constraint.kind != "assumption" and not given):
             return None
-        environ = {**self.system.environ, **self.environ(values)}
-        contracts = [r.contract for r in self.system.members]
-        there = compose(contracts, self.system.machine, environ, releases=self.system.releases).member(contract)
-        if there is None:
-            return None
-        known = dict(there.known)
+        known = dict(member.known)
         if constraint.kind == "bound" and own is not None:
             known[clause] = values[own.label]  # what was asked for, not what it is cut to
         result = evaluate(constraint.expr, known)

@@ -63,6 +63,7 @@ def workers(of, environ, machine=TWO):
         ("1", "bool", True),
         ("TRUE", "bool", True),
         ("off", "bool", False),
+        ("perhaps", "bool", None),
         ("", "bool", False),
         ("anything", "text", "anything"),
     ],
