@@ -73,6 +73,16 @@ class System:
         """The contract of that name, resolved."""
         return next((r for r in self.members if r.contract.name == name), None)
 
+    def outside(self, name: str) -> dict[str, Value]:
+        """What the contract of that name sees of those that it uses."""
+        own = self.member(name)
+        needs = set() if own is None else set(own.contract.needs)
+        found: dict[str, Value] = {}
+        for member in self.members:
+            if member.contract.name in needs:
+                found |= member.outside()
+        return found
+
     @property
     def pools(self) -> tuple[Pool, ...]:
         """The pools of all members, one for all copies of a runtime."""

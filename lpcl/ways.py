@@ -37,6 +37,7 @@ def ways_to(
     amount: int | None = None,
     quiet: bool = False,
     environ: Mapping[str, str] | None = None,
+    outside: Mapping[str, Value] | None = None,
 ) -> list[Setting]:
     """Environment settings that bring a pool to a size, or make its idle workers sleep.
 
@@ -50,6 +51,7 @@ def ways_to(
         amount: wanted number of workers.
         quiet: wanted that idle workers sleep.
         environ: what is set already.
+        outside: what the contracts that this one uses have, see `System.outside`.
     """
     base = dict(environ or {})
     found: list[Setting] = []
@@ -62,7 +64,7 @@ def ways_to(
             for way in control.ways:
                 if way.kind != "env" or way.deprecated is not None:
                     continue
-                resolved = resolve(contract, machine, base | {way.label: text})
+                resolved = resolve(contract, machine, base | {way.label: text}, outside=outside)
                 pool = next((p for p in resolved.pools if p.demand == demand), None)
                 if pool is None or resolved.set_by.get(control.name) != way:
                     continue

@@ -126,6 +126,7 @@ class Situation:
             amount=amount,
             quiet=amount is None,
             environ=self.environ,
+            outside=self.system.outside(pool.contract),
         )
         what = f"{pool.name} has {amount}" if amount is not None else f"idle workers of {pool.name} sleep"
         return [Remedy((s,), what) for s in settings]

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Literal
 
 from lpcl import model as m
-from lpcl.compose import System
-from lpcl.resolve import Pool, resolve
+from lpcl.compose import System, compose
+from lpcl.resolve import Pool
 from syspilot.app import Tunable
 from syspilot.inside import CallSignal, InsideSpec, NativeSignal
 from syspilot.records import Reading, Record, Run
@@ -116,13 +116,14 @@ def _one(run: Run, name: str, value: str, system: System, environ: Mapping[str, 
     words: list[str] = []
     verdicts: list[bool] = []
     readable = False
-    for member in system.members:
-        contract = member.contract
-        controls = [c for c in contract.controls if name in {w.label for w in c.ways}]
+    whole = compose([r.contract for r in system.members], system.machine, environ, releases=system.releases)
+    for after in whole.members:
+        contract = after.contract
+        controls = [c for c in contract.controls if name in {w.label for w in c.ways} and c.name not in after.inactive]
         if not controls:
             continue
-        after = resolve(contract, system.machine, environ)
-        affects += sorted({_pool_of(contract, r) for c in controls for r in (*c.bounds, *c.affects)})
+        absent = {f"{contract.name}.{d.name}" for d in contract.demands} - {p.name for p in after.pools}
+        affects += sorted({_pool_of(contract, r) for c in controls for r in (*c.bounds, *c.affects)} - absent)
         if not any(after.set_by.get(c.name) is not None and after.set_by[c.name].label == name for c in controls):
             # Another way of the same control wins, so this one is expected to do nothing here.
             continue
