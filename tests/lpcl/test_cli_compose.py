@@ -52,7 +52,7 @@ def test_why(capsys, machine):
     assert code == 0
     lines = [line.strip() for line in out.splitlines()]
     assert lines[0] == "openblas.workers.amount = 4  because amount is `threads`"
-    assert "openblas.threads = 4  by default, which is `machine.affinity`" in lines
+    assert "openblas.threads = 4  by default, which is `min(machine.affinity, max_threads)`" in lines
     assert "machine.affinity = 4" in lines
 
 
