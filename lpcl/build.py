@@ -155,6 +155,8 @@ class Builder:
                 many = value if isinstance(value, tuple) else (value,)
                 values[field] = (*values.get(field, ()), *many)
                 continue
+            if key == "in" and child.children[1] is not None:
+                values["pool"] = self._ref(child.children[1])
             field = _SINGLE.get(key, key)
             if field in values:
                 self._twice(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -85,7 +86,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands.add_parser("lsp", help="language server on standard input and output (needs the extra `lsp`)")
     args = parser.parse_args(argv)
     try:
-        return _COMMANDS[args.command](args)
+        code = _COMMANDS[args.command](args)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # Whoever reads us, `head` for example, has seen enough; the interpreter must not try to flush again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except (OSError, UnicodeError, LpcError) as error:
         print(f"lpcl: error: {error}", file=sys.stderr)
         return 2

@@ -7,7 +7,7 @@ difference, so systems can be joined. Nothing here runs anything.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from packaging.utils import canonicalize_name
 
@@ -90,18 +90,7 @@ class System:
 
     def copies(self, name: str) -> tuple[Copy, ...]:
         """The copies of a runtime in this system: carriers that bring the same file share one; at least one."""
-        by_file: dict[str, list[str]] = {}
-        for member in self.members:
-            for carried in member.contract.carries:
-                if carried.name == name:
-                    # Without the name of a file it is the carrier's own.
-                    key = carried.pattern if carried.pattern is not None else f"\0{member.contract.name}"
-                    by_file.setdefault(key, []).append(member.contract.name)
-        found = (
-            Copy(name, tuple(sorted(set(carriers))), "" if file.startswith("\0") else file)
-            for file, carriers in by_file.items()
-        )
-        return tuple(sorted(found, key=lambda c: c.carriers)) or (Copy(name, ()),)
+        return _copies((r.contract for r in self.members), name)
 
     def mitigations(self, target: str) -> list[tuple[Resolved, m.Mitigation, Value]]:
         """Mitigations that apply in `process` or in `children`, with their value, by contract."""
@@ -123,6 +112,20 @@ class System:
             for name in sorted(set(self.environ) - read)
         ]
         return tuple(sorted(set(found), key=lambda f: (f.subject, f.kind, f.message)))
+
+
+def _copies(contracts: Iterable[m.Contract], name: str) -> tuple[Copy, ...]:
+    by_file: dict[str, set[str]] = {}
+    for contract in contracts:
+        for carried in contract.carries:
+            if carried.name == name:
+                # Without the name of a file it is the carrier's own.
+                key = carried.pattern if carried.pattern is not None else f"\0{contract.name}"
+                by_file.setdefault(key, set()).add(contract.name)
+    found = (
+        Copy(name, tuple(sorted(carriers)), "" if file.startswith("\0") else file) for file, carriers in by_file.items()
+    )
+    return tuple(sorted(found, key=lambda c: c.carriers)) or (Copy(name, ()),)
 
 
 def _of_member(r: Resolved) -> Iterable[Finding]:
@@ -189,23 +192,55 @@ def compose(
             raise ComposeError(f"two different contracts are named `{contract.name}`")
     known: dict[str, Value] = {**machine, "loaded:*": True}
     known |= {f"loaded:{name}": True for name in by_name}
+    known |= {"copies:*": True, **{f"copies:{n}": len(_copies(by_name.values(), n)) for n in by_name}}
     known |= {f"installed:{canonicalize_name(p.name)}": True for c in by_name.values() for p in c.packages}
     versions: dict[str, str] = {canonicalize_name(k): v for k, v in (releases or {}).items()}
+    system = System(
+        machine, _resolved(by_name, known, environ, versions, {}), dict(environ or {}), dict(releases or {})
+    )
+    limits = _limits(system)
+    # Once more with what libraries of this process do to each other's pools; what that changes again is not followed.
+    return replace(system, members=_resolved(by_name, known, environ, versions, limits)) if limits else system
+
+
+def _resolved(
+    contracts: Mapping[str, m.Contract],
+    known: Mapping[str, Value],
+    environ: Mapping[str, str] | None,
+    versions: Mapping[str, str],
+    limits: Mapping[str, Mapping[str, float]],
+) -> tuple[Resolved, ...]:
     done: dict[str, Resolved] = {}
     outside: dict[str, Value] = {}
-    for group in _groups(by_name):
+    for group in _groups(contracts):
         # Contracts that use each other in a circle see nothing of each other: their order must not matter.
         here = {}
         for name in group:
-            needs = set(by_name[name].needs)
+            contract = contracts[name]
+            needs = set(contract.needs)
             visible = {k: v for k, v in outside.items() if k.removeprefix("set:").split(".")[0] in needs}
+            release = _release(contract, versions)
             here[name] = resolve(
-                by_name[name], known, environ, outside=visible, release=_release(by_name[name], versions)
+                contract, known, environ, outside=visible, release=release, limits=limits.get(name, {})
             )
         for resolved in here.values():
             outside |= resolved.outside()
         done |= here
-    return System(machine, tuple(done[n] for n in sorted(done)), dict(environ or {}), dict(releases or {}))
+    return tuple(done[n] for n in sorted(done))
+
+
+def _limits(system: System) -> dict[str, dict[str, float]]:
+    """Contract -> demand -> workers that another library's mitigation leaves it for good, the least of several."""
+    found: dict[str, dict[str, float]] = {}
+    for member, x, value in system.mitigations("process"):
+        lasts = x.lasts in {None, "process"}
+        if not lasts or not isinstance(value, int | float) or isinstance(value, bool):
+            continue
+        for ref in x.limits:
+            if ref.parts[0] in member.contract.needs and len(ref.parts) == 3 and ref.parts[-1] == "amount":
+                here = found.setdefault(ref.parts[0], {})
+                here[ref.parts[1]] = min(float(value), here.get(ref.parts[1], float(value)))
+    return found
 
 
 def join(*systems: System) -> System:

@@ -381,6 +381,8 @@ def _misfit(made: object) -> str:
             return "has not exactly one parameter"
         case m.Special() if (made.meaning is None) == (made.action == "means"):
             return "has a meaning exactly if its action is `means`"
+        case m.Mitigation() if made.pool is not None and made.target is None:
+            return "has a pool without a target"
         case m.Read() if made.kind != "native" and len(made.target) != 1:
             return "has more than one target"
         case m.Type():
@@ -470,6 +472,8 @@ def _conditions(cls: type) -> dict[str, Any]:
     if cls is m.Special:
         acts = {"required": ["action"], "properties": {"action": {"enum": ["ignored", "fails"]}}}
         return {"if": acts, "then": {"properties": {"meaning": False}}, "else": {"required": ["meaning"]}}
+    if cls is m.Mitigation:
+        return {"dependentRequired": {"pool": ["target"]}}
     length = {
         m.Operation: [("operator", list(_UNARY), "operands", 1), ("operator", list(_BINARY), "operands", 2)],
         m.Way: [("kind", ["param"], "parameters", 1), ("kind", ["env", "config"], "parameters", 0)],

@@ -45,6 +45,8 @@ FUNCTIONS: dict[str, tuple[int, int | None]] = {
     "is_set": (1, 1),
     "installed": (1, 1),
     "loaded": (1, 1),
+    "copies": (1, 1),
+    "divisor": (2, 2),
 }
 
 
@@ -60,6 +62,15 @@ def _pow(base: float, exponent: float) -> float | None:
     return result if isinstance(result, int | float) else None
 
 
+def _divisor(n: float, most: float) -> float | None:
+    """The greatest whole divisor of n that is at most `most`."""
+    # A root such as pow(49, 0.5) may come out a hair below the whole number that it is.
+    whole, limit = int(n), min(int(most + 1e-9), int(n))
+    if whole != n or not 1 <= whole <= 10**6:
+        return None
+    return next((d for d in range(limit, 0, -1) if whole % d == 0), None)
+
+
 _APPLY: dict[str, Callable[..., float | None]] = {
     "min": lambda *x: min(x),
     "max": lambda *x: max(x),
@@ -67,6 +78,7 @@ _APPLY: dict[str, Callable[..., float | None]] = {
     "ceil": math.ceil,
     "clamp": _clamp,
     "pow": _pow,
+    "divisor": _divisor,
 }
 
 
@@ -126,7 +138,7 @@ def _apply(e: m.Apply, values: Mapping[str, Value]) -> Value:
     if e.function == "is_set":
         argument = e.arguments[0] if e.arguments else None
         return isinstance(argument, m.Ref) and f"set:{argument.name}" in values
-    if e.function in {"installed", "loaded"}:
+    if e.function in {"installed", "loaded", "copies"}:
         return _present(e, values)
     arguments = [evaluate(a, values) for a in e.arguments]
     if e.function == "first":
@@ -142,13 +154,17 @@ def _apply(e: m.Apply, values: Mapping[str, Value]) -> Value:
 
 
 def _present(e: m.Apply, values: Mapping[str, Value]) -> Value:
-    """Whether a distribution is installed or a contract part of the system; unknown unless all of them are known."""
+    """Whether a distribution is installed or a contract part of the system, and how many copies of a runtime.
+
+    Unknown unless all of them are known.
+    """
     argument = e.arguments[0] if e.arguments else None
     if not isinstance(argument, m.Text):
         return None
     name = canonicalize_name(argument.value) if e.function == "installed" else argument.value
     known = values.get(f"{e.function}:{name}")
-    return False if known is None and f"{e.function}:*" in values else known
+    nothing: Value = 0 if e.function == "copies" else False
+    return nothing if known is None and f"{e.function}:*" in values else known
 
 
 def _operate(symbol: str, operands: list[Value]) -> Value:

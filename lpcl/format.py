@@ -243,7 +243,7 @@ def _mitigation(c: m.Mitigation) -> Iterator[tuple[str, str]]:
     if c.value is not None:
         yield "to", f"to {expression(c.value)}"
     if c.target:
-        yield "in", f"in {c.target}"
+        yield "in", f"in {c.target}" + ("" if c.pool is None else f" of {c.pool.name}")
     if c.unless_set:
         yield "unless_set", "unless_set"
     yield from _simple(c, "lasts")

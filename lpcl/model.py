@@ -361,13 +361,18 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class Mitigation:
-    """What the library limits for others, in its own process or its children: variables that it sets, or pools."""
+    """What the library limits for others, in its own process or its children: variables that it sets, or pools.
+
+    Attributes:
+        target: process | children; pool: whose children, if not those of every pool of processes of the contract.
+    """
 
     name: str
     env: tuple[str, ...] = ()
     limits: tuple[Ref, ...] = ()
     value: Expr | None = None
     target: str | None = None
+    pool: Ref | None = None
     unless_set: bool = False
     lasts: str | None = None
     condition: Expr | None = None

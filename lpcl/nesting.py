@@ -139,6 +139,8 @@ def _within(place: _Place, outer: Resolved, pool: Pool) -> _Place:
     for member, x, value in system.mitigations("children"):
         if member.contract.name != outer.contract.name or value is None:
             continue
+        if x.pool is not None and x.pool.parts[-1] != pool.demand.name:
+            continue
         by = f"{member.contract.name}.{x.name}"
         for name in x.env:
             if not (x.unless_set and name in environ):

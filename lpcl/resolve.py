@@ -142,6 +142,7 @@ def resolve(
     *,
     outside: Mapping[str, Value] | None = None,
     release: str | None = None,
+    limits: Mapping[str, float] | None = None,
 ) -> Resolved:
     """The controls and pools of one contract.
 
@@ -151,8 +152,10 @@ def resolve(
         environ: label of a way (an environment variable, `pkg.f()`, ...) -> the text it is set to.
         outside: what the contracts that this one uses have, see `Resolved.outside`.
         release: of the library; ways that it does not know are not taken.
+        limits: demand -> workers that another library of the process brings it to.
     """
     resolver = _Resolver(contract, {**(outside or {}), **machine}, environ or {}, release)
+    resolver.limits = limits or {}
     for control in contract.controls:
         resolver.control(control)
     active = [d for d in contract.demands if resolver.active(d.condition)]
@@ -188,6 +191,7 @@ class _Resolver:
         self.set_by: dict[str, m.Way] = {}
         self.inactive: dict[str, str] = {}
         self.asked: list[Asked] = []
+        self.limits: Mapping[str, float] = {}
         self.open: set[str] = set()
         self.done: set[str] = set()
 
@@ -332,6 +336,7 @@ class _Resolver:
         self._need(demand)
         amount = None if demand.amount is None else evaluate(demand.amount, self.values)
         number = float(amount) if isinstance(amount, int | float) and not isinstance(amount, bool) else None
+        number = self.limits.get(demand.name, number)
         mode, awake = "unknown", None
         for idle in demand.idle:
             if idle.condition is None or evaluate(idle.condition, self.values) is True:

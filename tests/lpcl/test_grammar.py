@@ -128,6 +128,7 @@ ACCEPTED = [
     "lpcl 1 contract a { mitigate m { limits b.c.amount to 1 in process lasts call } }",
     "lpcl 1 contract a { mitigate m { to max(1, x) in children lasts context when y } }",
     "lpcl 1 contract a { mitigate m { } mitigate n { } }",
+    'lpcl 1 contract a { mitigate m { sets env "A" to 1 in children of workers } }',
     "lpcl 1 contract a { assume q { } demand d: a.b.c { } }",
     "lpcl 1 contract a { demand d: x { } control c: int { } signal s: gauge { } }",
     d("idle block if a == b idle spin if not c idle spin_then_block(0.2s) if d"),

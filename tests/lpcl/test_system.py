@@ -163,6 +163,32 @@ def test_totals_are_explained():
     ]
 
 
+def test_a_lasting_limit_of_this_process_is_applied_and_followed():
+    limiter = (
+        "limiter",
+        'package "l" uses runtime mitigate m { limits runtime.team.amount to 2 in process lasts LASTS } '
+        'demand rest: cpu.threads { amount 8 - runtime.team.amount }',
+    )
+    for lasts, team, rest in (("process", 2, 6), ("call", 8, 0)):
+        system = compose(contracts(RUNTIME, (limiter[0], limiter[1].replace("LASTS", lasts))), MACHINE)
+        assert {p.name: p.amount for p in system.pools} == {"runtime.team": team, "limiter.rest": rest}
+    assert "limiter.m brings it to 2, during a call" in why(system, "runtime.team.amount")
+
+
+def test_a_limit_in_the_children_of_one_pool():
+    body = OUTER[1].replace("demand threads", "demand others: cpu.processes { amount 3 runs user_code }\n demand threads")
+    limit = ' mitigate m { sets env "RUNTIME_THREADS" to 1 in children of workers }'
+    found = places(compose(contracts(RUNTIME, ("outer", body + limit)), MACHINE))
+    assert found["outer.workers/runtime.team"] == 2
+    assert found["outer.others/runtime.team"] == 24
+
+
+def test_copies_are_counted():
+    asks = ("asks", 'package "q" assume one { requires copies("runtime") <= 1 consequence crash }')
+    assert compose(contracts(RUNTIME, A, asks), MACHINE).findings == ()
+    assert [f.subject for f in compose(contracts(RUNTIME, A, B, asks), MACHINE).findings] == ["asks.one"]
+
+
 # -------------------------------------------------------------------- findings
 
 FUSSY = (
