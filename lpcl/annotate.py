@@ -11,70 +11,15 @@ from typing import Any
 from urllib.parse import quote
 
 from lpcl.diagnostics import Diagnostic
+from lpcl.rules.table import TABLE
 
 DOCS = "docs/lpcl.md"
 SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LEVELS = {"error": "error", "warning": "warning", "info": "note"}
 _COMMANDS = {"error": "error", "warning": "warning", "info": "notice"}
 
-# The headings of the reference, from which the anchors follow. A test holds both together.
-TITLES: dict[str, str] = {
-    "LP000": "syntax",
-    "LP001": "file too large",
-    "LP002": "language version",
-    "LP003": "expression too deep",
-    "LP004": "words without a space",
-    "LP005": "given twice",
-    "LP006": "number too long",
-    "LP100": "two contracts of one name",
-    "LP101": "two clauses of one name",
-    "LP102": "no subject",
-    "LP103": "not a range of versions",
-    "LP104": "no evidence",
-    "LP105": "not an evidence id",
-    "LP106": "evidence cited twice",
-    "LP107": "not a resource",
-    "LP108": "dangling reference",
-    "LP109": "not a function",
-    "LP110": "wrong number of arguments",
-    "LP111": "cycle",
-    "LP112": "one variable read twice",
-    "LP113": "one variable, two controls",
-    "LP114": "not the name of a variable",
-    "LP115": "variable that no contract may set",
-    "LP116": "nothing sets the control",
-    "LP117": "wrong type",
-    "LP118": "default is no choice",
-    "LP119": "empty range",
-    "LP120": "step not positive",
-    "LP121": "logarithmic range from zero",
-    "LP122": "default outside the range",
-    "LP123": "not a property of a demand",
-    "LP124": "way that never applies",
-    "LP125": "control that never applies",
-    "LP126": "idle line never reached",
-    "LP127": "signal that cannot be read",
-    "LP128": "signal that observes nothing",
-    "LP129": "symbol of no library",
-    "LP130": "file that no signal may read",
-    "LP131": "not a dotted name",
-    "LP132": "incomplete mitigation",
-    "LP133": "assumption that states nothing",
-    "LP134": "no consequence",
-    "LP135": "pool without a fact",
-    "LP136": "contract that uses itself",
-    "LP137": "contract used twice",
-    "LP138": "call that acts",
-    "LP139": "symbol that acts",
-    "LP140": "pattern for many libraries",
-    "LP150": "no evidence file",
-    "LP151": "evidence file too large",
-    "LP152": "not an evidence record",
-    "LP153": "evidence id twice",
-    "LP154": "not exactly one contract",
-    "LP155": "no metadata",
-    "LP156": "evidence without a record",
-}
+# The headings of the reference, from which the anchors follow.
+TITLES: dict[str, str] = {rule.id: rule.title for rule in TABLE}
 
 
 def help_uri(rule: str) -> str:

@@ -151,7 +151,10 @@ def property_text(cls: type, field: str, value: Any) -> str:
     if isinstance(value, m.Type) or field in {"kind", "resource"}:
         title = clause_text(replace(_BLANK[cls], **{field: value})).split("\n")[0]
         return title.partition(": ")[2].removesuffix(" {")
-    lines = clause_text(replace(_BLANK[cls], **{field: value})).split("\n")[1:-1]
+    values = {field: value}
+    if field == "pool":  # it is part of the line that says where
+        values["target"] = "children"
+    lines = clause_text(replace(_BLANK[cls], **values)).split("\n")[1:-1]
     return "\n".join(line[2:] for line in lines)
 
 

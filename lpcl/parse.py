@@ -3,6 +3,9 @@
 The whole text is parsed once. Only if that fails, it is cut into clauses by a scanner that knows strings,
 comments and braces, and each clause is parsed alone: each bad clause then gives its own diagnostic, and the good
 ones still make a contract.
+
+Whatever the text is, the work is bounded: by its size, by the number of its words, by the depth of the parser's stack
+and by the number of findings. No word is given to the parser more than twice.
 """
 
 from __future__ import annotations
@@ -10,24 +13,31 @@ from __future__ import annotations
 import difflib
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from importlib import resources
-from typing import Any
+from itertools import islice
+from pathlib import Path
 
-from lark import Lark, Token, Tree
-from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
+from lark import Token, Tree
 from lark.lexer import PatternStr
 
 from lpcl.build import Builder, span_of
 from lpcl.diagnostics import Diagnostic
+from lpcl.lalr import Feed, LimitStop, SyntaxStop, parser, read
 from lpcl.model import LANGUAGE_VERSION, Contract, File, Span
 
+__all__ = ["Parsed", "comments", "keywords", "parse", "parse_tree", "parser", "read_text"]
+
 MAX_BYTES = 1 << 20
+# Words, numbers, strings, signs and comments: what reading costs goes with their number, not with the bytes. Ten times
+# what the largest shipped contract has.
+MAX_WORDS = 50_000
 # Past this many errors in one text nobody reads on, and each costs a parse.
 MAX_FINDINGS = 100
 MAX_DEPTH = 48
+# States on the parser's stack. An expression at its greatest depth takes a third of it; open brackets take the rest.
+MAX_STACK = 1_000
 
 _NAMES = {
     "NAME": "a name",
@@ -38,10 +48,23 @@ _NAMES = {
     "$END": "the end of the file",
     "COMPARE": "a comparison",
 }
-_CLAUSE_WORDS = frozenset({"package", "native", "summary", "uses", "demand", "assume", "control", "signal", "mitigate"})
-_SCAN = re.compile(r'"(?:[^"\\\n]|\\.)*"?|//[^\n]*|[{}]|[A-Za-z_]\w*|\d+|\S')
-_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"?|(//[^\n]*)')
-_WORD = re.compile(r"[A-Za-z0-9_]")
+_CLAUSE_WORDS = frozenset(
+    {"package", "native", "summary", "uses", "carries", "demand", "assume", "control", "signal", "mitigate"}
+)
+# What stands before the properties of a clause.
+_BEHIND = {
+    "demand": "demand d: r {",
+    "assume": "assume a {",
+    "control": "control c: int {",
+    "signal": "signal s: gauge {",
+    "mitigate": "mitigate m {",
+}
+_CLAUSE_AT = re.compile(r"(?:demand|control|signal)\s+\w+\s*:|(?:assume|mitigate)\s+\w+\s*\{")
+_LINE = re.compile(r"\n[ \t]*([A-Za-z_]\w*)")
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_")
+_SCAN = re.compile(r'"(?:[^"\\\n]+|\\.)*"?|//[^\n]*|[{}]|[A-Za-z_]\w*|\d+|\S')
+_COMMENT = re.compile(r'"(?:[^"\\\n]+|\\.)*"?|(//[^\n]*)')
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +73,8 @@ class Parsed:
 
     file: File | None
     diagnostics: tuple[Diagnostic, ...]
+    # Words that were given to the parser, all tries together: what the work was, free of any clock.
+    work: int = field(default=0, compare=False)
 
     @property
     def ok(self) -> bool:
@@ -57,11 +82,14 @@ class Parsed:
         return self.file is not None and not any(d.severity == "error" for d in self.diagnostics)
 
 
-@lru_cache(maxsize=1)
-def parser() -> Lark:
-    """The LALR parser of `grammar.lark`; built once per process."""
-    grammar = resources.files("lpcl").joinpath("grammar.lark").read_text("utf-8")
-    return Lark(grammar, parser="lalr", start=["start", "clause"], propagate_positions=True)
+def read_text(path: Path) -> str:
+    """The text of a file, as `parse` wants it.
+
+    No more is read than shows that a file is too large, and a byte that is not of UTF-8 becomes a lone surrogate, so
+    that `parse` finds both (LP001, LP008).
+    """
+    with path.open("rb") as stream:
+        return stream.read(MAX_BYTES + 1).decode("utf-8", "surrogateescape")
 
 
 def parse(text: str, *, file: str = "") -> Parsed:
@@ -74,25 +102,61 @@ def parse(text: str, *, file: str = "") -> Parsed:
     Returns:
         What could be read and every syntax error, in the order of the text. Never raises on bad text.
     """
-    if len(text) > MAX_BYTES:
-        message = f"file is larger than {MAX_BYTES >> 20} MiB"
-        return Parsed(None, (Diagnostic("LP001", "error", message, help="split it by contract", file=file),))
+    return parse_tree(text, file=file)[0]
+
+
+def parse_tree(text: str, *, file: str = "") -> tuple[Parsed, Tree[Token] | None]:
+    """As `parse`, with the tree of the text if nothing in it is wrong."""
+    refused = _refused(text, file)
+    if refused is not None:
+        return Parsed(None, (refused,)), None
+    feed = Feed(MAX_STACK, MAX_FINDINGS)
     try:
-        tree, glued = _read(text, file)
-    except UnexpectedInput as error:
-        return _recover(text, error, file)
+        tree = read(text, "start", feed)
+    except SyntaxStop as stop:
+        return _recover(text, stop, feed, file), None
+    except LimitStop as stop:
+        return Parsed(None, _ordered([*_glued(text, feed, file), *_limit(text, stop, file)]), feed.work), None
     builder = Builder(file)
     deep = _too_deep(tree, file)
     if deep is not None:
-        return Parsed(None, (deep,))
+        return Parsed(None, _ordered([deep, *_glued(text, feed, file)]), feed.work), None
     contracts = tuple(builder.contract(c) for c in tree.children[1:])  # type: ignore[arg-type]
     version = int(str(tree.children[0].children[0])[:9])  # type: ignore[union-attr]
-    found = [*builder.diagnostics, *glued, *_version(version, tree, file)]
-    return Parsed(File(version, contracts, tuple(comments(text))), _ordered(found))
+    found = [*builder.diagnostics, *_glued(text, feed, file), *_version(version, tree, file)]
+    parsed = Parsed(File(version, contracts, tuple(comments(text))), _ordered(found), feed.work)
+    return parsed, tree if parsed.ok else None
+
+
+def _refused(text: str, file: str) -> Diagnostic | None:
+    """Why a text is not looked at."""
+    size = len(text)
+    if size <= MAX_BYTES and not text.isascii():
+        try:
+            size = len(text.encode())
+        except UnicodeEncodeError as error:
+            span, help_text = _place(text, error.start, error.start + 1), "save it as UTF-8"
+            return Diagnostic("LP008", "error", "the file is not UTF-8", span, help_text, file)
+    if size > MAX_BYTES:
+        message = f"file is larger than {MAX_BYTES >> 20} MiB"
+        return Diagnostic("LP001", "error", message, help="split it by contract", file=file)
+    # A word has one character at least.
+    word = next(islice(_SCAN.finditer(text), MAX_WORDS, None), None) if size > MAX_WORDS else None
+    if word is not None:
+        message = f"file holds more than {MAX_WORDS} words and signs"
+        span = _place(text, word.start(), word.start() + 1)
+        return Diagnostic("LP007", "error", message, span, "split it by contract", file)
+    return None
+
+
+def _place(text: str, start: int, end: int) -> Span:
+    """The span of a part of one line."""
+    line, column = text.count("\n", 0, start) + 1, start - text.rfind("\n", 0, start)
+    return Span(line, column, line, column + end - start, start, end)
 
 
 def _ordered(found: list[Diagnostic]) -> tuple[Diagnostic, ...]:
-    return tuple(sorted(found, key=lambda d: (d.span.line, d.span.column, d.rule)))
+    return tuple(sorted(found, key=lambda d: (d.span.line, d.span.column, d.rule))[:MAX_FINDINGS])
 
 
 def _version(version: int, tree: Tree[Token], file: str) -> Iterator[Diagnostic]:
@@ -110,10 +174,13 @@ def _too_deep(tree: Tree[Token], file: str) -> Diagnostic | None:
         if depth > MAX_DEPTH:
             at = node.meta
             span = Span(at.line, at.column, at.line, at.column + 1, at.start_pos, at.start_pos + 1)
-            message = f"expression nests deeper than {MAX_DEPTH} levels"
-            return Diagnostic("LP003", "error", message, span, "name a part of it as a control of its own", file)
+            return _deep(span, f"expression nests deeper than {MAX_DEPTH} levels", file)
         stack.extend((c, depth + 1) for c in node.children if isinstance(c, Tree))
     return None
+
+
+def _deep(span: Span, message: str, file: str) -> Diagnostic:
+    return Diagnostic("LP003", "error", message, span, "name a part of it as a control of its own", file)
 
 
 def comments(text: str) -> Iterator[tuple[Span, str]]:
@@ -129,28 +196,19 @@ def comments(text: str) -> Iterator[tuple[Span, str]]:
             yield Span(line, column, line, column + len(body), match.start(), match.start() + len(body)), body
 
 
-def _read(text: str, file: str) -> tuple[Tree[Token], list[Diagnostic]]:
-    """Parse the whole text, once; raises Lark's exceptions.
+def _glued(text: str, feed: Feed, file: str) -> Iterator[Diagnostic]:
+    """A finding for each two words without a space."""
+    for start, here, end in feed.glued:
+        one, two = _shown(text[start:here]), _shown(text[here:end])
+        message = f"`{one}` and `{two}` are written without a space between them"
+        yield Diagnostic("LP004", "error", message, _place(text, here, end), f"write `{one} {two}`", file)
 
-    The grammar has no word boundaries (not every engine that reads it knows them), so `controlthreads: int` parses
-    as `control threads`. Two word tokens without anything between them are found here, on their way to the parser.
-    """
-    found: list[Diagnostic] = []
-    steps = parser().parse_interactive(text, start="start")
-    last: Token | None = None
-    try:
-        for token in steps.iter_parse():
-            if last is not None and last.end_pos == token.start_pos and _WORD.match(last[-1]) and _WORD.match(token):
-                span = span_of(token)
-                one, two = _shown(last), _shown(token)
-                message = f"`{one}` and `{two}` are written without a space between them"
-                found.append(Diagnostic("LP004", "error", message, span, f"write `{one} {two}`", file))
-            last = token
-        tree: Tree[Token] = steps.feed_eof(last)  # type: ignore[no-untyped-call]
-    except UnexpectedInput as error:
-        error.interactive_parser = steps  # `explain` asks it which words could stand there
-        raise
-    return tree, found
+
+def _limit(text: str, stop: LimitStop, file: str) -> Iterator[Diagnostic]:
+    """A finding for a stack that is too deep; glued words give their own."""
+    if stop.stack:
+        span = _place(text, stop.position, stop.position + 1)
+        yield _deep(span, "brackets and expressions nest too deep", file)
 
 
 def _shown(word: str) -> str:
@@ -168,9 +226,10 @@ class _Chunk:
     end: int
 
 
-def _recover(text: str, first: UnexpectedInput, file: str) -> Parsed:
+def _recover(text: str, first: SyntaxStop, feed: Feed, file: str) -> Parsed:
     """Parse clause by clause: one diagnostic a bad clause."""
-    header = re.match(r"\s*(?://[^\n]*\n\s*)*lpcl\s+([0-9]+)", text)
+    feed.glued = []
+    header = re.match(r"\s*(?://[^\n]*\n\s*)*lpcl(?:\s|//[^\n]*\n)+([0-9]+)", text)
     found: list[Diagnostic] = []
     if header is None:
         help_text = f"start the file with `lpcl {LANGUAGE_VERSION}`"
@@ -187,19 +246,21 @@ def _recover(text: str, first: UnexpectedInput, file: str) -> Parsed:
         builder = Builder(file)
         clauses: list[Tree[Token]] = []
         for chunk in chunks:
-            if len(found) >= MAX_FINDINGS:
+            if len(found) + len(feed.glued) >= MAX_FINDINGS:
                 break
-            parsed = _parse_chunk(text, chunk, lines, file)
-            if isinstance(parsed, Diagnostic):
-                found.append(parsed)
-            else:
+            parsed = _parse_chunk(text, chunk, lines, feed, file)
+            if isinstance(parsed, Tree):
                 clauses.append(parsed)
+            else:
+                found += islice(parsed, MAX_FINDINGS - len(found))
         contracts.append(builder.assemble(name, clauses))
         found += builder.diagnostics
+    found += _glued(text, feed, file)
     if not any(d.severity == "error" for d in found) or (header is not None and not contracts):
         found.append(explain(text, first, file))
     version = int(header[1][:9]) if header else LANGUAGE_VERSION
-    return Parsed(File(version, tuple(contracts), tuple(comments(text))) if contracts else None, _ordered(found))
+    read = File(version, tuple(contracts), tuple(comments(text))) if contracts else None
+    return Parsed(read, _ordered(found), feed.work)
 
 
 @dataclass
@@ -251,33 +312,77 @@ def _contracts(text: str) -> Iterator[tuple[str, list[_Chunk]]]:
         yield here.name, here.chunks
 
 
-def _parse_chunk(text: str, chunk: _Chunk, lines: list[int], file: str) -> Tree[Token] | Diagnostic:
+def _parse_chunk(
+    text: str, chunk: _Chunk, lines: list[int], feed: Feed, file: str
+) -> Tree[Token] | Iterable[Diagnostic]:
     """The tree of a clause, or what is wrong with it; `lines` holds the offsets at which the lines start."""
     try:
-        tree = parser().parse(text[chunk.start : chunk.end], start="clause")
-    except UnexpectedInput as error:
-        return explain(text, error, file, chunk.start, chunk.end)
-    line = bisect_right(lines, chunk.start)
-    _shift(tree, chunk.start, line - 1, chunk.start - lines[line - 1])
-    return _too_deep(tree, file) or tree.children[0]  # type: ignore[return-value]
+        tree = read(text, "clause", feed, (chunk.start, chunk.end), bisect_right(lines, chunk.start))
+    except SyntaxStop as stop:
+        return _in_clause(text, stop, chunk, lines, feed, file)
+    except LimitStop as stop:
+        return _limit(text, stop, file)
+    deep = _too_deep(tree, file)
+    return tree.children[0] if deep is None else (deep,)  # type: ignore[return-value]
 
 
-def _shift(tree: Tree[Token], offset: int, lines: int, columns: int) -> None:
-    """Move positions in a part of a text to where the part stands."""
-    stack: list[Tree[Token] | Token | None] = [tree]
-    while stack:
-        node = stack.pop()
-        place: Any = node.meta if isinstance(node, Tree) else node
-        if isinstance(node, Tree):
-            stack.extend(node.children)
-        if place is None or (isinstance(node, Tree) and place.empty):
-            continue
-        place.column += columns if place.line == 1 else 0
-        place.end_column += columns if place.end_line == 1 else 0
-        place.line += lines
-        place.end_line += lines
-        place.start_pos += offset
-        place.end_pos += offset
+def _in_clause(
+    text: str, stop: SyntaxStop, chunk: _Chunk, lines: list[int], feed: Feed, file: str
+) -> Iterator[Diagnostic]:
+    """What is wrong in a clause: reading goes on at the next line that starts like a property, or like a clause."""
+    clause = _WORD.match(text, chunk.start)
+    behind = _BEHIND.get(clause.group() if clause else "")
+    here: SyntaxStop | None = stop
+    while here is not None:
+        yield explain(text, here, file, chunk.start, chunk.end)
+        if behind is None or here.end:
+            return
+        clause = _CLAUSE_AT.match(text, here.position, chunk.end)
+        if clause is not None:  # the brace of the clause before it is missing
+            yield from _next_clause(text, _Chunk(clause.start(), chunk.end), lines, feed, file)
+            return
+        start = _property_after(text, here.position, chunk.end, behind)
+        if start is None:
+            return
+        try:
+            read(text, "clause", feed, (start, chunk.end), bisect_right(lines, start), behind=behind)
+            here = None
+        except SyntaxStop as again:
+            here = again
+        except LimitStop as limit:
+            yield from _limit(text, limit, file)
+            return
+
+
+def _next_clause(text: str, chunk: _Chunk, lines: list[int], feed: Feed, file: str) -> Iterable[Diagnostic]:
+    """What is wrong in a clause that starts inside of another one; braces behind its own belong to nobody."""
+    depth = 0
+    for match in _SCAN.finditer(text, chunk.start, chunk.end):
+        depth += {"{": 1, "}": -1}.get(match.group(), 0)
+        if match.group() == "}" and depth <= 0:
+            chunk = _Chunk(chunk.start, match.end())
+            break
+    parsed = _parse_chunk(text, chunk, lines, feed, file)
+    return () if isinstance(parsed, Tree) else parsed
+
+
+def _property_after(text: str, position: int, end: int, behind: str) -> int | None:
+    """Where the next line starts whose first word is, or was meant to be, one of a property of this kind of clause."""
+    words = _first_words(behind)
+    for n, match in enumerate(_LINE.finditer(text, position, end)):
+        near = n < MAX_FINDINGS and len(match[1]) <= 20 and difflib.get_close_matches(match[1], words, 1, 0.75)
+        if match[1] in words or near:
+            return match.start(1)
+    return None
+
+
+@lru_cache(maxsize=8)
+def _first_words(behind: str) -> frozenset[str]:
+    try:
+        read(behind, "clause", Feed(MAX_STACK, 1))
+    except SyntaxStop as stop:
+        return frozenset(w for t in stop.expected for w in keywords().get(t, ()) if w[0].isalpha())
+    return frozenset()
 
 
 @lru_cache(maxsize=1)
@@ -294,29 +399,34 @@ def keywords() -> dict[str, tuple[str, ...]]:
     return table
 
 
-def explain(text: str, error: UnexpectedInput, file: str, start: int = 0, end: int | None = None) -> Diagnostic:
-    """A diagnostic from the parser's exception on a part of a text, with the words that could stand there."""
+def explain(text: str, stop: SyntaxStop, file: str, start: int = 0, end: int | None = None) -> Diagnostic:
+    """A diagnostic for a place in a part of a text, with the words that could stand there."""
     end = len(text) if end is None else end
-    last = start + len(text[start:end].rstrip())
-    if isinstance(error, UnexpectedCharacters):
-        expected, position = set(error.allowed or ()), start + (error.pos_in_stream or 0)
-    elif isinstance(error, UnexpectedToken):
-        expected, position = set(error.accepts or error.expected), start + (error.token.start_pos or 0)
-        if error.token.type == "$END":
-            position = last
-    else:
-        expected = set(error.expected) if isinstance(error, UnexpectedEOF) else set()
-        position = last
+    # Behind the last word, not behind the spaces and comments that may follow it.
+    position = start + len(text[start:end].rstrip()) if stop.end else stop.position
+    expected = stop.expected
     word_match = re.compile(r'[A-Za-z_]\w*|"[^"\n]*"?|\S').match(text, position, end)
     word = word_match.group() if word_match else ""
+    # A keyword at the start of a longer word was read as it: `int` of `integer`.
+    whole = position
+    while word and word[0] in _LETTERS and whole > start and text[whole - 1] in _LETTERS and position - whole < 64:
+        whole -= 1
+    read_as = text[whole:position]
+    word, position = read_as + word, whole
     line = text.count("\n", 0, position) + 1
     column = position - (text.rfind("\n", 0, position) + 1) + 1
     span = Span(line, column, line, column + max(1, len(word)), position, position + max(1, len(word)))
     words = sorted({w for t in expected for w in keywords().get(t, ())})
     others = sorted({_NAMES[t] for t in expected if t in _NAMES})
-    near = difflib.get_close_matches(word, words, n=1, cutoff=0.6) if word else []
+    near = difflib.get_close_matches(word, words, n=1, cutoff=0.6) if len(word) <= 40 else []
     choices = [f"`{w}`" for w in words] + others
-    if near:
+    if read_as:
+        help_text = f"did you mean `{read_as}`?"
+    elif word[:1] == '"' and (len(word) == 1 or word[-1] != '"'):
+        return Diagnostic("LP000", "error", "the string is not closed", span, 'end it with `"` on its line', file)
+    elif word in _BEHIND and "}" not in word and "RBRACE" in expected:
+        help_text = "is a `}` missing before it?"
+    elif near:
         help_text = f"did you mean `{near[0]}`?"
     elif choices:
         shown = ", ".join(choices[:14]) + (" ..." if len(choices) > 14 else "")

@@ -9,6 +9,7 @@ A file of `cases/` holds the cases of one rule, in the style of mypy's test data
     [out]               `line:column rule` of each finding; below it, if wanted, the source line and its caret
 """
 
+import inspect
 import re
 import time
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ ROOT = HERE.parents[1]
 REFERENCE = ROOT / "docs" / "lpcl.md"
 SECTION = re.compile(r"^\[(case|eval|file|limit|out)(?: ([^\]]*))?\]$")
 RULE = re.compile(r'"(LP\d{3})"')
+IDS = [rule.id for rule in RULES]
 
 
 @dataclass
@@ -63,13 +65,14 @@ def read_cases(path):
         if not opened:
             lines.append(line)
             continue
+        if opened[1] == "limit":  # before or behind the text
+            key, value = opened[2].split()
+            cases[-1].limits[key] = int(value)
+            continue
         close()
         kind, name, lines = opened[1], opened[2] or "", []
         if kind == "case":
             cases.append(Case(path.stem, name))
-        elif kind == "limit":
-            key, value = name.split()
-            cases[-1].limits[key] = int(value)
     close()
     return cases
 
@@ -108,20 +111,32 @@ def test_case(case, tmp_path, monkeypatch):
     assert "\n".join(actual) == case.out
 
 
-def rules_of_the_code():
-    return {r for path in (ROOT / "lpcl").glob("*.py") for r in RULE.findall(path.read_text("utf-8"))}
+def test_the_table_lists_every_rule_once_and_in_order():
+    elsewhere = {r for path in (ROOT / "lpcl").glob("*.py") for r in RULE.findall(path.read_text("utf-8"))}
+    assert sorted(set(IDS)) == IDS
+    assert elsewhere == {rule.id for rule in RULES if rule.judge is None}
+    judges = [rule.judge for rule in RULES if rule.judge is not None]
+    assert len(judges) == len(set(judges)) >= 40
 
 
 def test_every_rule_has_a_case_that_finds_it_and_one_that_does_not():
-    for rule in sorted(rules_of_the_code()):
+    for rule in IDS:
         cases = [c for c in CASES if c.file == rule]
         assert any(f" {rule}" in c.out for c in cases), rule
         assert any(f" {rule}" not in c.out for c in cases), rule
-    assert {c.file for c in CASES} == rules_of_the_code()
+    assert {c.file for c in CASES} == set(IDS)
 
 
-def test_every_rule_function_says_what_it_finds():
-    assert all(rule.__doc__ and rule.__doc__.endswith(".") for rule in RULES)
+def test_every_rule_function_is_small_and_says_what_it_finds():
+    for rule in RULES:
+        if rule.judge is not None:
+            assert rule.judge.__doc__.endswith("."), rule
+            assert len(inspect.getsource(rule.judge).splitlines()) <= 25, rule
+
+
+def test_every_module_of_rules_is_short():
+    for path in (ROOT / "lpcl" / "rules").glob("*.py"):
+        assert len(path.read_text("utf-8").splitlines()) < 400, path
 
 
 # ------------------------------------------------------------------ reference
@@ -148,8 +163,20 @@ def rule_sections():
     return {title[:5]: body for title, body in sections() if re.match(r"LP\d{3}\b", title)}
 
 
-def test_every_rule_has_a_section_and_every_section_a_rule():
-    assert rules_of_the_code() == set(rule_sections())
+def test_every_rule_has_a_section_with_its_title_and_severity():
+    titles = {title for title, _ in sections() if re.match(r"LP\d{3}\b", title)}
+    assert titles == {f"{rule.id}: {rule.title}" for rule in RULES}
+    bodies = rule_sections()
+    for rule in RULES:
+        assert bodies[rule.id].lstrip().lower().startswith(f"{rule.severity}."), rule.id
+
+
+def test_the_list_of_rules_names_each_of_them():
+    rows = re.findall(r"^\| [^|]* \| (\[LP.*) \|$", dict(sections())["Rules"], re.MULTILINE)
+    named = set()
+    for first, _, last in re.findall(r"\[(LP\d+)\](\([^)]*\) to \[(LP\d+)\])?", " ".join(rows)):
+        named |= {rule for rule in IDS if first <= rule <= (last or first)}
+    assert sorted(named) == IDS
 
 
 def good_folder():
@@ -191,7 +218,7 @@ def test_bad_examples_yield_their_rule(title, language, body):
     assert rules[0] in {d.rule for d in findings(whole(language, body))}
 
 
-@pytest.mark.parametrize("rule", sorted(rules_of_the_code()))
+@pytest.mark.parametrize("rule", IDS)
 def test_every_section_has_a_bad_and_a_good_example(rule, tmp_path):
     fences = FENCE.findall(rule_sections()[rule])
     assert {mood for _, mood, _, _ in fences} == {"good", "bad"}
