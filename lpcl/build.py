@@ -147,13 +147,14 @@ class Builder:
 
     def _properties(self, children: list[Any]) -> dict[str, Any]:
         values: dict[str, Any] = {}
+        gathered: dict[str, list[Any]] = {}
         for child in children:
             key = str(child.data)
             value = self._property(key, child)
             if key in _REPEATED:
                 field = _REPEATED[key]
                 many = value if isinstance(value, tuple) else (value,)
-                values[field] = (*values.get(field, ()), *many)
+                gathered.setdefault(field, []).extend(many)
                 continue
             if key == "in" and child.children[1] is not None:
                 values["pool"] = self._ref(child.children[1])
@@ -164,7 +165,7 @@ class Builder:
                     span_of(child),
                 )
             values[field] = value
-        return values
+        return values | {field: tuple(many) for field, many in gathered.items()}
 
     def _property(self, key: str, tree: Tree[Token]) -> Any:
         c: list[Any] = list(tree.children)

@@ -88,7 +88,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         code = _COMMANDS[args.command](args)
         sys.stdout.flush()
-        return code
     except BrokenPipeError:
         # Whoever reads us, `head` for example, has seen enough; the interpreter must not try to flush again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -96,6 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (OSError, UnicodeError, LpcError) as error:
         print(f"lpcl: error: {error}", file=sys.stderr)
         return 2
+    return code
 
 
 def _files(paths: Sequence[Path]) -> Iterator[Path]:
@@ -111,14 +111,14 @@ def _files(paths: Sequence[Path]) -> Iterator[Path]:
 def _check(args: argparse.Namespace) -> int:
     from lpcl.check import check  # noqa: PLC0415  # start quickly for --help and --version
     from lpcl.corpus import EVIDENCE, Entry, load_entry  # noqa: PLC0415
-    from lpcl.parse import parse  # noqa: PLC0415
+    from lpcl.parse import parse, read_text  # noqa: PLC0415
 
     found: list[Diagnostic] = []
     texts: dict[str, str] = {}
     count = 0
     for path in _files(args.paths):
         count += 1
-        text = texts[str(path)] = path.read_text("utf-8", "replace")
+        text = texts[str(path)] = read_text(path)
         if path.name == "contract.lpcl" and (path.parent / EVIDENCE).exists():
             loaded = load_entry(path.parent)
             found += loaded.diagnostics if isinstance(loaded, Entry) else loaded
@@ -157,11 +157,12 @@ def _annotations(found: Sequence[Diagnostic], form: str) -> str:
 
 def _fmt(args: argparse.Namespace) -> int:
     from lpcl.format import format_text  # noqa: PLC0415
+    from lpcl.parse import read_text  # noqa: PLC0415
 
     code, count = 0, 0
     for path in _files(args.paths):
         count += 1
-        text = path.read_bytes().decode("utf-8")
+        text = read_text(path)
         result, diagnostics = format_text(text, file=str(path))
         if result is None:
             for d in diagnostics:
@@ -198,12 +199,12 @@ def _locate(name: str) -> Path | None:
 
 def _read(name: str) -> File | None:
     """A file of contracts; None after saying what is wrong with it."""
-    from lpcl.parse import parse  # noqa: PLC0415
+    from lpcl.parse import parse, read_text  # noqa: PLC0415
 
     path = _locate(name)
     if path is None:
         return None
-    text = path.read_text("utf-8")
+    text = read_text(path)
     parsed = parse(text, file=str(path))
     if parsed.ok:
         return parsed.file

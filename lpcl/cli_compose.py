@@ -19,7 +19,7 @@ from lpcl.expr import MACHINE_FACTS, Value
 from lpcl.format import expression
 from lpcl.machine import facts
 from lpcl.nesting import Node, tree, walk
-from lpcl.parse import parse
+from lpcl.parse import parse, read_text
 from lpcl.space import space
 
 
@@ -90,7 +90,7 @@ def _read(paths: Sequence[Path]) -> list[m.Contract] | None:
     todo = list(paths)
     while todo:
         path = todo.pop(0)
-        text = path.read_text("utf-8", "replace")
+        text = read_text(path)
         parsed = parse(text, file=str(path))
         if not parsed.ok or parsed.file is None:
             for d in parsed.diagnostics:

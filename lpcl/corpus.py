@@ -24,7 +24,7 @@ from lpcl import model as m
 from lpcl.change import clause_text
 from lpcl.check import check
 from lpcl.diagnostics import Diagnostic, LpcError
-from lpcl.parse import parse
+from lpcl.parse import parse, read_text
 
 CONTRACT, EVIDENCE, METADATA, REVIEWS = "contract.lpcl", "evidence.jsonl", "METADATA.toml", "reviews.jsonl"
 MAX_EVIDENCE_BYTES = 64 << 20
@@ -176,7 +176,7 @@ def read_evidence(path: Path) -> tuple[dict[str, Cited], tuple[Diagnostic, ...]]
 def load_entry(folder: Path) -> Entry | tuple[Diagnostic, ...]:
     """One library's folder; the diagnostics alone if its contract cannot be read."""
     path = folder / CONTRACT
-    parsed = parse(path.read_text("utf-8", "replace"), file=str(path))
+    parsed = parse(read_text(path), file=str(path))
     if not parsed.ok or parsed.file is None or len(parsed.file.contracts) != 1:
         extra: tuple[Diagnostic, ...] = ()
         if parsed.ok:

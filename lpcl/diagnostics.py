@@ -59,7 +59,8 @@ def render(diagnostic: Diagnostic, text: str | None = None) -> str:
             line = source[span.line - 1].rstrip("\r")
             # A 10 MB line is not worth a screen: show the part around the span.
             shift = max(0, span.column - 60)
-            shown = line[shift : shift + 110].replace("\t", " ")
+            # What is no UTF-8 (LP008) has no form on a terminal: one `?` for each byte keeps the caret in its place.
+            shown = line[shift : shift + 110].replace("\t", " ").encode("utf-8", "replace").decode()
             end = span.end_column if span.end_line == span.line else len(line) + 1
             width = max(1, min(end - span.column, len(shown) - (span.column - 1 - shift)))
             gutter = f"{span.line:>5} | "

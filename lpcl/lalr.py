@@ -341,10 +341,11 @@ class _Reader:
 
     def _stopped(self, here: int) -> SyntaxStop:
         """What could have stood here: for a character of no word, all that this state knows."""
-        row = self.table.actions[self.states[-1]]
+        # What stands before the first word is skipped here: it is nothing to wait for.
+        row = self.table.actions[self.states[-1]].keys() - {"_LEAD"}
         end = here >= self.stop
         if not end and self.table.any.match(self.text, here, self.stop) is None:
-            return SyntaxStop(here, frozenset(row) - {"$END"}, end=False)
+            return SyntaxStop(here, frozenset(row - {"$END"}), end=False)
         return SyntaxStop(here, frozenset(t for t in row if self._accepts(t)), end=end)
 
     def _accepts(self, kind: str) -> bool:

@@ -81,14 +81,32 @@ def cycles(v: View) -> Found:
     left = _entangled(graph)
     clauses: tuple[m.Control | m.Demand, ...] = (*c.controls, *c.demands)
     for clause in clauses:
-        own = {clause.name, f"{clause.name}.amount"} if isinstance(clause, m.Demand) else {clause.name}
-        seen, frontier = set[str](), set(graph[clause.name]) if clause.name in left else set[str]()
-        while frontier and not frontier & own:
-            seen |= frontier
-            frontier = {n for name in frontier for n in left.get(name, ())} - seen
-        if frontier:
+        chain = _chain(clause, left) if clause.name in left else []
+        if chain:
+            shown = " -> ".join(f"`{name}`" for name in chain)
             help_text = "break the cycle: one of them needs a fixed value"
-            yield Finding(f"`{clause.name}` depends on itself", clause.span, help_text)
+            yield Finding(f"`{clause.name}` depends on itself: {shown}", clause.span, help_text)
+
+
+def _chain(clause: m.Control | m.Demand, graph: dict[str, set[str]]) -> list[str]:
+    """The shortest way from a clause back to itself, or nothing."""
+    own = {clause.name, f"{clause.name}.amount"} if isinstance(clause, m.Demand) else {clause.name}
+    came_from: dict[str, str] = {}
+    frontier = [clause.name]
+    while frontier:
+        following: list[str] = []
+        for name in frontier:
+            for needed in sorted(graph.get(name, ())):
+                if needed in own:
+                    chain = [needed, name]
+                    while chain[-1] in came_from:
+                        chain.append(came_from[chain[-1]])
+                    return chain[::-1]
+                if needed not in came_from:
+                    came_from[needed] = name
+                    following.append(needed)
+        frontier = following
+    return []
 
 
 def _entangled(graph: dict[str, set[str]]) -> dict[str, set[str]]:

@@ -52,7 +52,7 @@ def stop_of_lark(text):
         steps.feed_eof(last)
     except UnexpectedToken as error:
         end = error.token.type == "$END"
-        return None if end else error.token.start_pos, end, frozenset(steps.accepts())
+        return None if end else error.token.start_pos, end, frozenset(steps.accepts()) - {"_LEAD"}
     except UnexpectedInput as error:
         return error.pos_in_stream, False, None
     return None
