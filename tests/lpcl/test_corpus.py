@@ -1,7 +1,9 @@
 """Folders of contracts: the shipped ones are right, damaged ones are refused with a reason."""
 
 import json
+import re
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -119,7 +121,7 @@ def test_a_good_folder(tmp_path):
         ({"METADATA_toml": "name = demo"}, ["LP155"]),
         ({"METADATA_toml": b"name = '\xff'"}, ["LP155"]),
         ({"contract_lpcl": "lpcl 1"}, ["LP000"]),
-        ({"contract_lpcl": b"\xff\xfe"}, ["LP002"]),
+        ({"contract_lpcl": b"\xff\xfe"}, ["LP008"]),
         ({"contract_lpcl": ""}, ["LP002"]),
         ({"contract_lpcl": CONTRACT + "contract other { package 'x' }"}, ["LP000"]),
         ({"contract_lpcl": CONTRACT + 'contract other { package "x" }'}, ["LP154"]),
@@ -316,3 +318,20 @@ def test_a_package_may_be_covered_by_several_ranges():
 )
 def test_covers_library(name, covered):
     assert covers_library(DEMO, name) is covered
+
+
+def test_every_clause_that_the_page_names_is_there_and_the_table_is_new():
+    page = Path(__file__).resolve().parents[2] / "docs" / "corpus.md"
+    text = page.read_text("utf-8")
+    entries, _ = load([shipped()])
+    there = {f"{e.contract.name}.{c.name}" for e in entries for c in e.contract.clauses}
+    named = re.findall(r"`(\w+\.\w+)`", text[text.index("## Cases") : text.index("## Where")])
+    assert len(named) > 40
+    assert set(named) - there == set()
+    copy = page.parent / ".corpus-test.md"
+    copy.write_text(text, "utf-8")
+    try:
+        assert main(["corpus", "--into", str(copy)]) == 0
+        assert copy.read_text("utf-8") == text, "run `make corpus-table`"
+    finally:
+        copy.unlink()

@@ -56,8 +56,10 @@ def test_a_variable_that_two_contracts_read_is_one_parameter():
     one = ("one", 'package "one" control t: int { range 1 to 8 default 4 env "T" read load }')
     two = (
         "two",
-        'package "two" control t: int { range 2 to 64 default 4 env "T" read load } '
-        'control u: int { range 1 to 9 default 1 env "U" read load env "T" read load }',
+        (
+            'package "two" control t: int { range 2 to 64 default 4 env "T" read load } '
+            'control u: int { range 1 to 9 default 1 env "U" read load env "T" read load }'
+        ),
     )
     found = joint(one, two).parameter("T")
     assert (found.low, found.high, found.default) == (2, 8, 4)

@@ -59,8 +59,10 @@ def test_a_contract_sees_only_what_it_says_that_it_uses():
 def test_whether_another_contracts_control_is_set():
     asks = (
         "asks",
-        'package "q" uses runtime control c: int '
-        '{ default if is_set(runtime.threads) then 1 else 2 env "C" read import }',
+        (
+            'package "q" uses runtime control c: int '
+            '{ default if is_set(runtime.threads) then 1 else 2 env "C" read import }'
+        ),
     )
     assert compose(contracts(RUNTIME, asks), MACHINE).member("asks").values["c"] == 2
     assert compose(contracts(RUNTIME, asks), MACHINE, {"RUNTIME_THREADS": "3"}).member("asks").values["c"] == 1
@@ -76,8 +78,10 @@ def test_a_circle_of_contracts_ends_in_unknown():
 def test_what_is_loaded_and_installed():
     asks = (
         "asks",
-        'package "q" control c: int { default if loaded("runtime") then 1 else 2 env "C" read import } '
-        'control d: int { default if installed("Tbb") then 1 else 2 env "D" read import }',
+        (
+            'package "q" control c: int { default if loaded("runtime") then 1 else 2 env "C" read import } '
+            'control d: int { default if installed("Tbb") then 1 else 2 env "D" read import }'
+        ),
     )
     alone = compose(contracts(asks), MACHINE)
     assert alone.members[0].values == {"c": 2, "d": None}
@@ -89,8 +93,10 @@ def test_what_is_loaded_and_installed():
 def test_a_way_of_other_releases_is_not_taken():
     renamed = (
         "renamed",
-        'package "renamed" control c: int { default 1 env "NEW" read import versions ">=2" '
-        'env "OLD" read import versions "<2" }',
+        (
+            'package "renamed" control c: int { default 1 env "NEW" read import versions ">=2" '
+            'env "OLD" read import versions "<2" }'
+        ),
     )
     environ = {"NEW": "5", "OLD": "6"}
     for release, value in (("1.9", 6), ("2.0rc1", 5), ("2.1", 5), (None, 5)):
@@ -166,8 +172,10 @@ def test_totals_are_explained():
 def test_a_lasting_limit_of_this_process_is_applied_and_followed():
     limiter = (
         "limiter",
-        'package "l" uses runtime mitigate m { limits runtime.team.amount to 2 in process lasts LASTS } '
-        'demand rest: cpu.threads { amount 8 - runtime.team.amount }',
+        (
+            'package "l" uses runtime mitigate m { limits runtime.team.amount to 2 in process lasts LASTS } '
+            "demand rest: cpu.threads { amount 8 - runtime.team.amount }"
+        ),
     )
     for lasts, team, rest in (("process", 2, 6), ("call", 8, 0)):
         system = compose(contracts(RUNTIME, (limiter[0], limiter[1].replace("LASTS", lasts))), MACHINE)
@@ -176,7 +184,9 @@ def test_a_lasting_limit_of_this_process_is_applied_and_followed():
 
 
 def test_a_limit_in_the_children_of_one_pool():
-    body = OUTER[1].replace("demand threads", "demand others: cpu.processes { amount 3 runs user_code }\n demand threads")
+    body = OUTER[1].replace(
+        "demand threads", "demand others: cpu.processes { amount 3 runs user_code }\n demand threads"
+    )
     limit = ' mitigate m { sets env "RUNTIME_THREADS" to 1 in children of workers }'
     found = places(compose(contracts(RUNTIME, ("outer", body + limit)), MACHINE))
     assert found["outer.workers/runtime.team"] == 2
