@@ -80,13 +80,8 @@ class Entry:
     reviews: Mapping[str, Review] = field(default_factory=dict)
 
     def trust(self, clause: m.Clause) -> str:
-        """The trust level of a clause.
-
-        `drafted` if an evidence has no record, `reviewed` if somebody read it as it stands, else `grounded`.
-        """
-        if not clause.evidence or any(i not in self.cited for i in clause.evidence):
-            return "drafted"
-        return "reviewed" if self.review(clause) is not None else "grounded"
+        """The trust level of a clause."""
+        return trust(clause, self.cited, self.reviews)
 
     def review(self, clause: m.Clause) -> Review | None:
         """The review of a clause as it stands."""
@@ -109,17 +104,30 @@ def fingerprint(clause: m.Clause, cited: Mapping[str, Cited]) -> str:
     return hashlib.sha256(identity.encode()).hexdigest()[:16]
 
 
+def trust(clause: m.Clause, cited: Mapping[str, Cited], reviews: Mapping[str, Review]) -> str:
+    """How far a clause can be trusted.
+
+    `drafted` if an evidence has no record, `reviewed` if somebody read it as it stands, else `grounded`.
+    """
+    if not clause.evidence or any(i not in cited for i in clause.evidence):
+        return "drafted"
+    return "reviewed" if fingerprint(clause, cited) in reviews else "grounded"
+
+
 def read_reviews(
-    path: Path, contract: m.Contract, cited: Mapping[str, Cited]
+    path: Path, contract: m.Contract | None, cited: Mapping[str, Cited]
 ) -> tuple[dict[str, Review], list[Diagnostic]]:
-    """The reviews by fingerprint, and what is wrong with them; no file is no review."""
+    """The reviews by fingerprint, and what is wrong with them; no file is no review.
+
+    Without a contract it is not asked whether a review is still of one of its clauses.
+    """
     reviews: dict[str, Review] = {}
     found: list[Diagnostic] = []
     if not path.is_file():
         return reviews, found
     if path.stat().st_size > MAX_EVIDENCE_BYTES:
         return reviews, [Diagnostic("LP157", "error", "the file of reviews is too large", file=str(path))]
-    current = {fingerprint(c, cited): m.clause_label(c) for c in contract.clauses}
+    current = None if contract is None else {fingerprint(c, cited) for c in contract.clauses}
     for n, line in enumerate(path.read_text("utf-8", "replace").split("\n"), 1):
         if not line.strip():
             continue
@@ -132,7 +140,7 @@ def read_reviews(
             message = f"line {n} is no review: {type(error).__name__}"
             found.append(Diagnostic("LP157", "error", message, span, file=str(path)))
             continue
-        if review.fingerprint not in current:
+        if current is not None and review.fingerprint not in current:
             message = f"the review of `{review.clause}` is of another clause than the contract has now"
             help_text = "read it again: `lpcl review`; a line that nobody will renew can go"
             found.append(Diagnostic("LP158", "warning", message, span, help_text, str(path)))

@@ -10,7 +10,7 @@ from lark.exceptions import UnexpectedInput
 
 from lpcl import model as m
 from lpcl.check import check
-from lpcl.corpus import Cited
+from lpcl.corpus import Cited, Review, fingerprint, trust
 from lpcl.diagnostics import Diagnostic
 from lpcl.expr import FUNCTIONS, MACHINE_FACTS
 from lpcl.format import expression
@@ -108,7 +108,9 @@ def _resources(clause: m.Clause) -> tuple[m.Ref, ...]:
     return tuple(s.resource for s in clause.sizes) if isinstance(clause, m.Assumption) else ()
 
 
-def hover(text: str, offset: int, cited: Mapping[str, Cited] | None = None) -> str | None:
+def hover(
+    text: str, offset: int, cited: Mapping[str, Cited] | None = None, reviews: Mapping[str, Review] | None = None
+) -> str | None:
     """Markdown about what stands at an offset: a fact, a function, or a clause with its evidence and trust."""
     word, _, _ = word_at(text, offset)
     if word.startswith("machine.") and word.removeprefix("machine.") in MACHINE_FACTS:
@@ -124,6 +126,10 @@ def hover(text: str, offset: int, cited: Mapping[str, Cited] | None = None) -> s
             lines.append(f"- default `{expression(clause.default)}`")
     if isinstance(clause, m.Demand) and clause.amount is not None:
         lines.append(f"- {clause.resource.name}: `{expression(clause.amount)}`")
+    if cited is not None:
+        review = (reviews or {}).get(fingerprint(clause, cited))
+        by = f" by {review.by} on {review.on}" if review is not None else ""
+        lines.append(f"- {trust(clause, cited, reviews or {})}{by}")
     for identifier in clause.evidence:
         record = (cited or {}).get(identifier)
         if record is None:
@@ -157,7 +163,10 @@ def complete(text: str, offset: int) -> list[tuple[str, str]]:
 
 
 def _expects_reference(before: str) -> bool:
-    return re.search(r"\b(bounds|affects|observes|ignores|limits|from|after)\s+(?:[\w.]+\s*,\s*)*$", before) is not None
+    return (
+        re.search(r"\b(bounds|affects|observes|ignores|limits|inside|from|after|of)\s+(?:[\w.]+\s*,\s*)*$", before)
+        is not None
+    )
 
 
 def _names(text: str, offset: int) -> list[tuple[str, str]]:

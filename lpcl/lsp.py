@@ -14,7 +14,7 @@ from pygls.uris import to_fs_path
 from pygls.workspace import TextDocument
 
 from lpcl import editor
-from lpcl.corpus import EVIDENCE, Cited, read_evidence
+from lpcl.corpus import EVIDENCE, REVIEWS, Cited, Review, read_evidence, read_reviews
 from lpcl.diagnostics import Diagnostic
 from lpcl.format import FormatError, format_text
 
@@ -36,6 +36,12 @@ def _cited(document: TextDocument) -> dict[str, Cited] | None:
     path = to_fs_path(document.uri)
     sidecar = Path(path).parent / EVIDENCE if path else None
     return read_evidence(sidecar)[0] if sidecar is not None and sidecar.is_file() else None
+
+
+def _reviews(document: TextDocument, cited: dict[str, Cited] | None) -> dict[str, Review]:
+    """The reviews beside a contract."""
+    path = to_fs_path(document.uri)
+    return read_reviews(Path(path).parent / REVIEWS, None, cited)[0] if path and cited else {}
 
 
 def position(text: str, offset: int) -> t.Position:
@@ -97,7 +103,8 @@ def _questions(server: LanguageServer) -> None:
     def hover(ls: LanguageServer, params: t.HoverParams) -> t.Hover | None:
         document = ls.workspace.get_text_document(params.text_document.uri)
         offset = document.offset_at_position(params.position)
-        text = editor.hover(document.source, offset, _cited(document))
+        cited = _cited(document)
+        text = editor.hover(document.source, offset, cited, _reviews(document, cited))
         return None if text is None else t.Hover(t.MarkupContent(t.MarkupKind.Markdown, text))
 
     @server.feature(t.TEXT_DOCUMENT_COMPLETION, t.CompletionOptions(trigger_characters=["."]))

@@ -357,7 +357,8 @@ def _in_clause(
 def _next_clause(text: str, chunk: _Chunk, lines: list[int], feed: Feed, file: str) -> Iterable[Diagnostic]:
     """What is wrong in a clause that starts inside of another one; braces behind its own belong to nobody."""
     depth = 0
-    for match in _SCAN.finditer(text, chunk.start, chunk.end):
+    # Where braces are missing, each clause would be searched to the end of the text.
+    for match in islice(_SCAN.finditer(text, chunk.start, chunk.end), MAX_WORDS // MAX_FINDINGS):
         depth += {"{": 1, "}": -1}.get(match.group(), 0)
         if match.group() == "}" and depth <= 0:
             chunk = _Chunk(chunk.start, match.end())

@@ -191,6 +191,9 @@ BOMBS = {
     "many bad clauses": (inside("summary 1\n" * 2_000), {"LP000"}),
     "many properties twice": (inside("control t: int {" + " default 1" * 10_000 + "}"), {"LP005"}),
     "many glued words": (inside("summary 1\n" + "control t: int { default 1when true }\n" * 500), {"LP000", "LP004"}),
+    "clauses without end": (inside("control c: int {\n default 1\n" * 5_000), {"LP000"}),
+    "wrong clauses without end": (inside("control c: int {\n default raed wrong\n" * 4_000), {"LP000"}),
+    "misspelt properties": (inside("control c: int {\n" + "defalt 1\n" * 10_000 + "}"), {"LP000"}),
     "quotes in a string without end": (default('"' + '\\"' * N), {"LP000"}),
 }  # fmt: skip
 

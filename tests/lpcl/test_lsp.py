@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lpcl import editor
-from lpcl.corpus import shipped
+from lpcl.corpus import fingerprint, read_evidence, shipped
+from lpcl.parse import parse
 
 pygls = pytest.importorskip("pygls")
 from lsprotocol import types as t  # noqa: E402
@@ -127,7 +128,26 @@ def test_hover_tells_evidence_and_trust(tmp_path):
     shown = talk(tmp_path, conversation).contents.value
     assert "**control threads**" in shown
     assert "`DEMO_THREADS`, read at import" in shown
+    assert "- grounded" in shown
     assert "`e1` (person): demo==1 demo.py:3 one worker a core" in shown
+
+
+def test_hover_tells_who_reviewed(tmp_path):
+    async def conversation(client):
+        where = place(TEXT, "amount threads", 8)
+        return await client.client.text_document_hover_async(t.HoverParams(client.document, where))
+
+    talk(tmp_path, conversation)
+    (clause,) = (c for c in parse(TEXT).file.contracts[0].clauses if c.name == "threads")
+    cited, _ = read_evidence(tmp_path / "evidence.jsonl")
+    record = {
+        "clause": "control threads",
+        "fingerprint": fingerprint(clause, cited),
+        "by": "A. Reader",
+        "on": "2026-01-31",
+    }
+    (tmp_path / "reviews.jsonl").write_text(json.dumps(record) + "\n")
+    assert "- reviewed by A. Reader on 2026-01-31" in talk(tmp_path, conversation).contents.value
 
 
 def test_completion_of_keywords_and_references(tmp_path):
