@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from statistics import median
@@ -63,7 +63,7 @@ def as_data(file: m.File) -> dict[str, Any]:
     """A file as data: contracts by name, clauses by kind and name."""
     contracts: dict[str, Any] = {}
     for c in file.contracts:
-        head = plain(m.Contract(c.name, c.packages, c.natives, c.summary, c.uses))
+        head = plain(replace(c, clauses=()))
         for clause in c.clauses:
             body = plain(clause)
             head.setdefault(m.KEYWORDS[type(clause)], {})[body.pop("name")] = body
@@ -121,7 +121,7 @@ def corpus(size: int) -> m.File:
     for i in range(max(1, round(size / length))):
         for c in contracts:
             name = f"{c.name}_{i}"
-            many.append(m.Contract(name, c.packages, c.natives, c.summary, c.uses, c.clauses))
+            many.append(replace(c, name=name))
     return m.File(1, tuple(many))
 
 
