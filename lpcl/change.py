@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_version
 
 from lpcl import model as m
 from lpcl.expr import evaluate
-from lpcl.format import contract_text
+from lpcl.format import clause_text
 from lpcl.units import dimension, in_base
 
 Severity = Literal["breaking", "behavioural", "compatible", "editorial"]
@@ -136,12 +136,6 @@ _BLANK: dict[type, m.Clause] = {
     m.Mitigation: m.Mitigation("x"),
 }
 NOUNS = {m.Demand: "demand", m.Assumption: "assumption", m.Control: "control", m.Signal: "signal"}
-
-
-def clause_text(clause: m.Clause) -> str:
-    """The clause alone, in canonical form."""
-    lines = contract_text(m.Contract("x", clauses=(clause,))).split("\n")[1:-2]
-    return "\n".join(line[2:] for line in lines)
 
 
 def property_text(cls: type, field: str, value: Any) -> str:

@@ -17,8 +17,9 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
 from lpcl import model as m
-from lpcl.change import clause_text, printable
+from lpcl.change import printable
 from lpcl.corpus import REVIEWS, Cited, Entry, Review, fingerprint, load_entry
+from lpcl.format import clause_text
 
 MAX_LINES = 60
 

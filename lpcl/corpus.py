@@ -16,14 +16,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from packaging.specifiers import SpecifierSet
-from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
-
 from lpcl import model as m
-from lpcl.change import clause_text
 from lpcl.check import check
 from lpcl.diagnostics import Diagnostic, LpcError
+from lpcl.format import clause_text
 from lpcl.parse import parse, read_text
 
 CONTRACT, EVIDENCE, METADATA, REVIEWS = "contract.lpcl", "evidence.jsonl", "METADATA.toml", "reviews.jsonl"
@@ -251,6 +247,10 @@ def _folders(corpus: Path) -> Iterator[Path]:
 
 def covers(contract: m.Contract, package: str, version: str | None) -> bool:
     """Whether the contract is about this release of this distribution; an unknown version is covered."""
+    from packaging.specifiers import SpecifierSet  # noqa: PLC0415  # `lpcl check` does not need them
+    from packaging.utils import canonicalize_name  # noqa: PLC0415
+    from packaging.version import InvalidVersion, Version  # noqa: PLC0415
+
     for p in contract.packages:
         if canonicalize_name(p.name) != canonicalize_name(package):
             continue

@@ -11,7 +11,6 @@ from lpcl.change import (
     SEVERITIES,
     Change,
     Severity,
-    clause_text,
     covers,
     matched,
     meaning,
@@ -22,6 +21,7 @@ from lpcl.change import (
     way_text,
 )
 from lpcl.expr import evaluate
+from lpcl.format import clause_text
 
 # --------------------------------------------------------------------- clauses
 

@@ -6,15 +6,15 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lark.exceptions import UnexpectedInput
-
 from lpcl import model as m
 from lpcl.check import check
 from lpcl.corpus import Cited, Review, fingerprint, trust
 from lpcl.diagnostics import Diagnostic
 from lpcl.expr import FUNCTIONS, MACHINE_FACTS
 from lpcl.format import expression
-from lpcl.parse import keywords, parse, parser
+from lpcl.lalr import Feed, LimitStop, SyntaxStop, read
+from lpcl.parse import MAX_FINDINGS, MAX_STACK, parse
+from lpcl.tables import keywords
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
 
@@ -148,12 +148,14 @@ def complete(text: str, offset: int) -> list[tuple[str, str]]:
     while start > 0 and (text[start - 1].isalnum() or text[start - 1] in "_."):
         start -= 1
     prefix = text[start:offset]
-    interactive = parser().parse_interactive(text[:start], start="start")
+    accepted: frozenset[str] = frozenset({"CONTRACT"})
     try:
-        for _ in interactive.iter_parse():
-            pass
-        accepted: set[str] = interactive.accepts()  # type: ignore[no-untyped-call]  # lark leaves it untyped
-    except UnexpectedInput:
+        read(text[:start], "start", Feed(MAX_STACK, MAX_FINDINGS))
+    except SyntaxStop as stop:
+        if not stop.end:
+            return []
+        accepted = stop.expected
+    except LimitStop:
         return []
     words = keywords()
     found = [(w, "keyword") for t in sorted(accepted) for w in words.get(t, ()) if w[0].isalpha()]

@@ -11,8 +11,6 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from packaging.utils import canonicalize_name
-
 from lpcl import model as m
 from lpcl.units import in_base
 
@@ -161,7 +159,11 @@ def _present(e: m.Apply, values: Mapping[str, Value]) -> Value:
     argument = e.arguments[0] if e.arguments else None
     if not isinstance(argument, m.Text):
         return None
-    name = canonicalize_name(argument.value) if e.function == "installed" else argument.value
+    name = argument.value
+    if e.function == "installed":
+        from packaging.utils import canonicalize_name  # noqa: PLC0415  # it takes longer to load than all of this
+
+        name = canonicalize_name(name)
     known = values.get(f"{e.function}:{name}")
     nothing: Value = 0 if e.function == "copies" else False
     return nothing if known is None and f"{e.function}:*" in values else known

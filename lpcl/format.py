@@ -289,6 +289,12 @@ def contract_text(contract: m.Contract) -> str:
     return "\n".join(_contract(0, contract, _Attached())) + "\n"
 
 
+def clause_text(clause: m.Clause) -> str:
+    """The clause alone, in canonical form."""
+    lines = contract_text(m.Contract("x", clauses=(clause,))).split("\n")[1:-2]
+    return "\n".join(line[2:] for line in lines)
+
+
 def file_text(file: m.File) -> str:
     """A file that was built rather than read, in canonical form: it has no comments."""
     return _file(file, _Attached())

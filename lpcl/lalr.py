@@ -9,27 +9,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from functools import lru_cache
-from importlib import resources
 from typing import Any
 
-from lark import Lark, Token, Tree
-from lark.grammar import Rule
-from lark.lexer import PatternStr, TerminalDef
+from lark import Token, Tree
 from lark.tree import Meta
+
+from lpcl.tables import Production, Table, table
 
 _SKIP = re.compile(r"(?:[ \t\r\n]+|//[^\n]*)*")
 _WORD = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_")
 
 # Start or end of a token: offset, line, column.
 _Place = tuple[int, int, int]
-
-
-@lru_cache(maxsize=1)
-def parser() -> Lark:
-    """The LALR parser of `grammar.lark`; built once per process."""
-    grammar = resources.files("lpcl").joinpath("grammar.lark").read_text("utf-8")
-    return Lark(grammar, parser="lalr", start=["start", "clause"], propagate_positions=True)
 
 
 class SyntaxStop(Exception):  # noqa: N818  # it is no error of ours: the text ends to make sense here
@@ -72,132 +63,6 @@ class Feed:
     glued: list[tuple[int, int, int]] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class _Production:
-    """What a reduction does with the values of its symbols.
-
-    Attributes:
-        size: how many; origin: the rule; name: of its tree, None if the values are inlined into the next one.
-        single: a lone child stands for the tree; plan: (index, whether inlined, Nones before it); nones: at the end.
-        plain: the children are the values as they are; step: nothing happens but that the state changes, as on the
-            ladder of precedence.
-    """
-
-    size: int
-    origin: str
-    name: str | None
-    single: bool
-    plan: tuple[tuple[int, bool, int], ...]
-    nones: int
-    plain: bool
-    step: bool
-
-    def children(self, values: list[Any]) -> list[Any]:
-        """The children of the tree."""
-        if self.plain:
-            return values
-        found: list[Any] = []
-        for index, inlined, nones in self.plan:
-            if nones:
-                found += [None] * nones
-            if not inlined:
-                found.append(values[index])
-            elif found:
-                found += values[index]
-            else:  # a repetition grows in place
-                found = values[index]
-        if self.nones:
-            found += [None] * self.nones
-        return found
-
-
-def _production(rule: Rule) -> _Production:
-    symbols, empty = rule.expansion, rule.options.empty_indices
-    gaps = [len(x) for x in "".join(str(int(b)) for b in empty).split("0")] if empty else [0] * (len(symbols) + 1)
-    plan, nones = [], 0
-    for i, symbol in enumerate(symbols):
-        nones += gaps[i]
-        if not (symbol.is_term and symbol.filter_out):  # type: ignore[attr-defined]
-            plan.append((i, not symbol.is_term and symbol.name.startswith("_"), nones))
-            nones = 0
-    name = str(rule.alias or rule.origin.name)
-    single = bool(rule.options.expand1 and not rule.alias)
-    return _Production(
-        len(symbols),
-        str(rule.origin.name),
-        None if name.startswith("_") else name,
-        single,
-        tuple(plan),
-        nones + gaps[-1],
-        not (empty or len(plan) < len(symbols) or any(inlined for _, inlined, _ in plan)),
-        single and len(symbols) == 1 and not symbols[0].is_term,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """Parse table of one start rule.
-
-    Attributes:
-        actions: state -> terminal -> next state, or the production to reduce; after: state -> rule -> next state.
-        patterns: state -> the pattern of what may stand there; words: terminal -> word -> the keyword that it is.
-        kept: terminals that are part of a tree; any: the pattern of anything that may stand anywhere.
-    """
-
-    start: int
-    end: int
-    actions: dict[int, dict[str, _Production | int]]
-    after: dict[int, dict[str, int]]
-    patterns: dict[int, re.Pattern[str]]
-    words: dict[int, dict[str, dict[str, str]]]
-    kept: frozenset[str]
-    any: re.Pattern[str]
-
-
-def _patterns(terminals: list[TerminalDef]) -> tuple[re.Pattern[str], dict[str, dict[str, str]]]:
-    """One pattern for some terminals, the longer first; a keyword that is also a name is looked up by its text."""
-    ordered = sorted(terminals, key=lambda t: (-t.priority, -t.pattern.max_width, -len(t.pattern.value), t.name))
-    words: dict[str, dict[str, str]] = {}
-    inside: set[str] = set()
-    for wide in ordered:
-        for keyword in ordered if not isinstance(wide.pattern, PatternStr) else ():
-            text = keyword.pattern.value
-            match = re.match(wide.pattern.to_regexp(), text) if isinstance(keyword.pattern, PatternStr) else None
-            if match is not None and match.group() == text:
-                words.setdefault(wide.name, {})[text] = keyword.name
-                inside.add(keyword.name)
-    parts = (f"(?P<{t.name}>{t.pattern.to_regexp()})" for t in ordered if t.name not in inside)
-    return re.compile("|".join(parts) or "(?!)"), words
-
-
-@lru_cache(maxsize=2)
-def _table(start: str) -> _Table:
-    conf = parser().parse_interactive("", start=start).parser_state.parse_conf
-    terminals = {t.name: t for t in parser().terminals if t.name not in parser().ignore_tokens}
-    productions: dict[Rule, _Production] = {}
-    table = _Table(conf.start_state, conf.end_state, {}, {}, {}, {}, _kept(), _patterns(list(terminals.values()))[0])
-    compiled: dict[frozenset[str], tuple[re.Pattern[str], dict[str, dict[str, str]]]] = {}
-    for state, row in conf.states.items():
-        table.actions[state], table.after[state] = {}, {}
-        for symbol, (_, target) in row.items():
-            if isinstance(target, Rule):
-                table.actions[state][symbol] = productions.setdefault(target, _production(target))
-            elif symbol in terminals or symbol == "$END":
-                table.actions[state][symbol] = target
-            else:
-                table.after[state][symbol] = target
-        accepted = frozenset(terminals) & frozenset(row)
-        if accepted not in compiled:
-            compiled[accepted] = _patterns([terminals[n] for n in accepted])
-        table.patterns[state], table.words[state] = compiled[accepted]
-    return table
-
-
-def _kept() -> frozenset[str]:
-    symbols = (s for rule in parser().rules for s in rule.expansion if s.is_term)
-    return frozenset(s.name for s in symbols if not s.filter_out)  # type: ignore[attr-defined]
-
-
 def read(
     text: str, start: str, feed: Feed, part: tuple[int, int] | None = None, line: int = 1, *, behind: str = ""
 ) -> Tree[Token]:
@@ -216,9 +81,9 @@ def read(
         LimitStop: a limit of `feed` is passed.
     """
     offset, stop = part or (0, len(text))
-    reader = _Reader(text, _table(start), feed, offset, stop)
+    reader = _Reader(text, table(start), feed, offset, stop)
     if behind:
-        before = _Reader(behind, _table(start), feed, 0, len(behind))
+        before = _Reader(behind, table(start), feed, 0, len(behind))
         before.run(1)
         reader.states, reader.values, reader.starts, reader.ends = (
             before.states,
@@ -233,7 +98,7 @@ def read(
 class _Reader:
     """One run over one part of a text."""
 
-    def __init__(self, text: str, table: _Table, feed: Feed, offset: int, stop: int) -> None:
+    def __init__(self, text: str, table: Table, feed: Feed, offset: int, stop: int) -> None:
         self.text, self.table, self.feed, self.offset, self.stop = text, table, feed, offset, stop
         self.states: list[int] = [table.start]
         self.values: list[Any] = []
@@ -291,7 +156,7 @@ class _Reader:
             else:
                 self._reduce(action)
 
-    def _reduce(self, production: _Production) -> None:
+    def _reduce(self, production: Production) -> None:
         states, values, size = self.states, self.values, production.size
         start: _Place | None = None
         end: _Place | None = None
@@ -323,7 +188,7 @@ class _Reader:
         """The tree, once nothing follows."""
         while True:
             action = self.table.actions[self.states[-1]].get("$END")
-            if not isinstance(action, _Production):
+            if not isinstance(action, Production):
                 raise self._stopped(self.stop)
             self._reduce(action)
             if self.states[-1] == self.table.end:

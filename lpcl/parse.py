@@ -20,12 +20,12 @@ from itertools import islice
 from pathlib import Path
 
 from lark import Token, Tree
-from lark.lexer import PatternStr
 
 from lpcl.build import Builder, span_of
 from lpcl.diagnostics import Diagnostic
-from lpcl.lalr import Feed, LimitStop, SyntaxStop, parser, read
+from lpcl.lalr import Feed, LimitStop, SyntaxStop, read
 from lpcl.model import LANGUAGE_VERSION, Contract, File, Span
+from lpcl.tables import keywords, parser
 
 __all__ = ["Parsed", "comments", "keywords", "parse", "parse_tree", "parser", "read_text"]
 
@@ -384,20 +384,6 @@ def _first_words(behind: str) -> frozenset[str]:
     except SyntaxStop as stop:
         return frozenset(w for t in stop.expected for w in keywords().get(t, ()) if w[0].isalpha())
     return frozenset()
-
-
-@lru_cache(maxsize=1)
-def keywords() -> dict[str, tuple[str, ...]]:
-    """Terminal of the grammar -> the words that it stands for."""
-    table: dict[str, tuple[str, ...]] = {}
-    for terminal in parser().terminals:
-        if isinstance(terminal.pattern, PatternStr):
-            table[terminal.name] = (terminal.pattern.value,)
-        else:
-            body = terminal.pattern.value.removeprefix("(?:").removesuffix(")")
-            if re.fullmatch(r"[a-z_]+(\|[a-z_]+)+", body):
-                table[terminal.name] = tuple(body.split("|"))
-    return table
 
 
 def explain(text: str, stop: SyntaxStop, file: str, start: int = 0, end: int | None = None) -> Diagnostic:

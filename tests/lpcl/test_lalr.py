@@ -9,7 +9,8 @@ from lark.exceptions import UnexpectedInput, UnexpectedToken
 
 from evaluation.fuzz.derive import derive
 from evaluation.fuzz.texts import MAKERS
-from lpcl.lalr import Feed, LimitStop, SyntaxStop, parser, read
+from lpcl.lalr import Feed, LimitStop, SyntaxStop, read
+from lpcl.tables import parser
 
 CORPUS = Path(__file__).resolve().parents[2] / "corpus"
 TEXTS = {path.parent.name: path.read_text("utf-8") for path in sorted(CORPUS.glob("*/contract.lpcl"))}
