@@ -55,8 +55,8 @@ bench-lpcl: $(READY) ## Speed of reading LPCL, beside HCL and YAML
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group bench
 	$(BIN)/python evaluation/bench_lpcl.py
 
-fuzz: $(READY) ## Look for texts that break the language, for 10 minutes
-	$(BIN)/python evaluation/fuzz.py --minutes 10 --seed $$(date +%s)
+fuzz: $(READY) ## Look for texts that break the language, among a million
+	$(BIN)/python -m evaluation.fuzz --cases 1000000 --seed $$(date +%s)
 
 wheel-check: $(READY) ## Build the wheel, install it in a fresh environment, and use it from another folder
 	$(BIN)/python -m pytest tests/test_wheel.py

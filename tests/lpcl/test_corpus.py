@@ -297,6 +297,12 @@ def test_covers_names_as_the_index_does():
     assert covers(of.contracts[0], "scikit.learn", None)
 
 
+def test_what_is_no_range_covers_everything():
+    of = parse('lpcl 1 contract a { package "b" versions "2 or newer" }').file.contracts[0]
+    assert covers(of, "b", "1.0")
+    assert not covers(of, "c", "1.0")
+
+
 def test_a_package_may_be_covered_by_several_ranges():
     of = parse('lpcl 1 contract a { package "b" versions ">=2" package "b" versions "<1" }').file.contracts[0]
     assert covers(of, "b", "3")
