@@ -24,6 +24,8 @@ from lpcl.parse import parse, read_text
 
 CONTRACT, EVIDENCE, METADATA, REVIEWS = "contract.lpcl", "evidence.jsonl", "METADATA.toml", "reviews.jsonl"
 MAX_EVIDENCE_BYTES = 64 << 20
+MAX_METADATA_BYTES = 1 << 20
+MAX_NESTING = 32
 
 
 class CorpusError(LpcError, OSError):
@@ -164,6 +166,8 @@ def read_evidence(path: Path) -> tuple[dict[str, Cited], tuple[Diagnostic, ...]]
         span = m.Span(n, 1, n, len(line) + 1)
         try:
             raw = json.loads(line)
+            if _nests(raw):
+                raise ValueError  # noqa: TRY301  # what can just be read could not be written again
             seen = raw["seen"]
             place = f"{seen['file']}:{seen['line']}"
             record = Cited(str(raw["id"]), place, str(seen["text"]), str(raw["source"]), str(raw["vouched"]), raw)
@@ -175,6 +179,18 @@ def read_evidence(path: Path) -> tuple[dict[str, Cited], tuple[Diagnostic, ...]]
             found.append(Diagnostic("LP153", "error", f"evidence `{record.id}` stands twice", span, file=str(path)))
         cited[record.id] = record
     return cited, tuple(found)
+
+
+def _nests(value: object) -> bool:
+    """Whether JSON nests deeper than any record needs."""
+    stack = [(value, 0)]
+    while stack:
+        here, depth = stack.pop()
+        if depth > MAX_NESTING:
+            return True
+        inside = here.values() if isinstance(here, dict) else here if isinstance(here, list) else ()
+        stack.extend((x, depth + 1) for x in inside)
+    return False
 
 
 def load_entry(folder: Path) -> Entry | tuple[Diagnostic, ...]:
@@ -192,6 +208,8 @@ def load_entry(folder: Path) -> Entry | tuple[Diagnostic, ...]:
     meta_path = folder / METADATA
     if meta_path.is_file():
         try:
+            if meta_path.stat().st_size > MAX_METADATA_BYTES:
+                raise ValueError("too large")  # noqa: TRY301  # not to be read at all
             metadata = tomllib.loads(meta_path.read_text("utf-8"))
         except (ValueError, RecursionError) as error:
             wrong = (*wrong, Diagnostic("LP155", "error", f"not TOML: {error}", file=str(meta_path)))

@@ -388,9 +388,17 @@ def _amount(work: _Work, text: str | None) -> tuple[m.Expr, tuple[str, ...]]:
         elif word.lstrip("_") in parameters:
             names[word] = parameters[word.lstrip("_")]
     found = expression(text, names)
-    if found is not None:
+    if found is not None and _a_number(work, found):
         return found, ()
     return m.Unknown(), (f"size in the source: {_one_line(text)}",) if text else ()
+
+
+def _a_number(work: _Work, e: m.Expr) -> bool:
+    """Whether an expression can be an amount: a text, a truth value or a control of such a type cannot."""
+    if isinstance(e, m.Truth | m.Text):
+        return False
+    kinds = {c.name: c.type.name for c in work.controls}
+    return not (isinstance(e, m.Ref) and len(e.parts) == 1 and kinds.get(e.parts[0]) in {"bool", "text"})
 
 
 def _divided(e: m.Expr) -> m.Expr:

@@ -120,6 +120,11 @@ def test_a_good_folder(tmp_path):
         ({"METADATA_toml": None}, ["LP155"]),
         ({"METADATA_toml": "name = demo"}, ["LP155"]),
         ({"METADATA_toml": b"name = '\xff'"}, ["LP155"]),
+        ({"METADATA_toml": "#" * ((1 << 20) + 1)}, ["LP155"]),
+        (
+            {"evidence_jsonl": lines(record("e1"), record("e2", more=[[]] * 2)).replace("[]", "[" * 40 + "]" * 40)},
+            ["LP152", "LP156"],
+        ),
         ({"contract_lpcl": "lpcl 1"}, ["LP000"]),
         ({"contract_lpcl": b"\xff\xfe"}, ["LP008"]),
         ({"contract_lpcl": ""}, ["LP002"]),
