@@ -8,7 +8,7 @@ EXAMPLE := $(BIN)/python examples/cluster_and_project.py
 METRIC := --metric 'seconds ([0-9.]+)'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint fmt typecheck bench bench-lpcl fuzz wheel-check corpus-check corpus-table clean
+.PHONY: help setup run test lint fmt typecheck bench bench-lpcl eval-extract eval-docs bench-extract fuzz fuzz-walk wheel-check corpus-check corpus-table clean
 
 help: ## Show this help
 	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -54,6 +54,18 @@ bench: $(READY) ## Speed of extraction, and what doctor costs the application
 bench-lpcl: $(READY) ## Speed of reading LPCL, beside HCL and YAML
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group bench
 	$(BIN)/python evaluation/bench_lpcl.py
+
+eval-extract: $(READY) ## Score extraction against hand-written lists: GOLD=DIR (default: ../shared/gold)
+	$(BIN)/python evaluation/eval_extract.py $(if $(GOLD),--gold $(GOLD))
+
+eval-docs: $(READY) ## How much of what real documentation sites say is found on them
+	$(BIN)/python -m evaluation.eval_docs $(if $(GOLD),--gold $(GOLD))
+
+bench-extract: $(READY) ## Speed and memory of extraction, beside ripgrep and semgrep
+	$(BIN)/python -m evaluation.bench_extract
+
+fuzz-walk: $(READY) ## Feed the walkers with damaged real files
+	$(BIN)/python -m evaluation.fuzz_walk --seed $$(date +%s)
 
 fuzz: $(READY) ## Look for texts that break the language, among a million
 	$(BIN)/python -m evaluation.fuzz --cases 1000000 --seed $$(date +%s)

@@ -38,6 +38,13 @@ def add(commands: argparse._SubParsersAction[Any]) -> None:
     sub.add_argument("--explain", metavar="CLAUSE", help="print the evidence of a clause, for example numexpr.threads")
     sub.add_argument("--json", action="store_true", help="print one JSON object")
     sub.add_argument("--force", action="store_true", help="also replace entries that a person reviewed")
+    add_index_options(sub)
+    sub.set_defaults(call=synth)
+    _add_evidence(commands)
+
+
+def add_index_options(sub: argparse.ArgumentParser) -> None:
+    """The options that say where releases come from."""
     sub.add_argument(
         "--prefer", choices=["sdist", "wheel"], default="sdist", help="which archive to read (default: sdist)"
     )
@@ -49,18 +56,25 @@ def add(commands: argparse._SubParsersAction[Any]) -> None:
     sub.add_argument(
         "--cache", type=Path, metavar="DIR", help="where archives are kept (default: the user's cache folder)"
     )
-    sub.set_defaults(call=synth)
 
 
-def _cache_dir() -> Path:
+def _add_evidence(commands: argparse._SubParsersAction[Any]) -> None:
+    from synth import cli_evidence  # noqa: PLC0415  # a command of its own
+
+    cli_evidence.add(commands)
+
+
+def cache_dir() -> Path:
+    """The user's cache folder for archives."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "syspilot"
 
 
-def _fail(message: str, help_text: str, code: int) -> int:
-    print(f"syspilot: error: {_printable(message)}", file=sys.stderr)
+def fail(message: str, help_text: str, code: int) -> int:
+    """Say what went wrong on stderr; returns the exit code."""
+    print(f"syspilot: error: {printable(message)}", file=sys.stderr)
     if help_text:
-        print(f"  help: {_printable(help_text)}", file=sys.stderr)
+        print(f"  help: {printable(help_text)}", file=sys.stderr)
     return code
 
 
@@ -72,10 +86,10 @@ def synth(args: argparse.Namespace) -> int:
         if args.explain:
             return _explain(args)
         if not args.targets:
-            return _fail("no target named", "for example: syspilot synth numexpr==2.14.2 --out contracts", 2)
+            return fail("no target named", "for example: syspilot synth numexpr==2.14.2 --out contracts", 2)
         return _synth(args)
     except SynthError as error:
-        return _fail(str(error), error.help, error.code)
+        return fail(str(error), error.help, error.code)
 
 
 def _synth(args: argparse.Namespace) -> int:
@@ -89,7 +103,7 @@ def _synth(args: argparse.Namespace) -> int:
         no_index=args.no_index,
     )
     options = Options(
-        args.out, args.cache or _cache_dir(), config, prefer=args.prefer, offline=args.offline, force=args.force
+        args.out, args.cache or cache_dir(), config, prefer=args.prefer, offline=args.offline, force=args.force
     )
     with _Progress(args.targets) as progress:
         results = synthesise(args.targets, options, progress.notify)
@@ -149,7 +163,7 @@ def _counts(result: Result) -> dict[str, int]:
 def _print(r: Result) -> None:
     if r.error is not None:
         # a URL can hold a password
-        _fail(str(r.error) if "://" in r.target else f"{r.target}: {r.error}", r.error.help, r.error.code)
+        fail(str(r.error) if "://" in r.target else f"{r.target}: {r.error}", r.error.help, r.error.code)
         return
     release = r.release
     assert release is not None  # noqa: S101  # set wherever there is no error
@@ -206,28 +220,29 @@ def _explain(args: argparse.Namespace) -> int:
     try:
         entries, _ = load([*folders, shipped()])
     except CorpusError as error:
-        return _fail(str(error), "name the folder that `syspilot synth --out` wrote", 2)
+        return fail(str(error), "name the folder that `syspilot synth --out` wrote", 2)
     found = _matching(entries, args.explain)
     if not found:
         names = [f"{e.contract.name}.{c.name}" for e in entries for c in e.contract.clauses]
         near = [n for n in names if args.explain.rsplit(".", 1)[-1].lower() in n.lower()][:5] or names[:5]
-        return _fail(f"no clause `{args.explain}`", f"for example {', '.join(near)}" if near else "run synth first", 2)
+        return fail(f"no clause `{args.explain}`", f"for example {', '.join(near)}" if near else "run synth first", 2)
     for entry, clause in found:
         for line in contract_text(m.Contract(entry.contract.name, clauses=(clause,))).rstrip().split("\n"):
-            print(_printable(line))
+            print(printable(line))
         for cited in entry.evidence(clause):
             seen = cited.raw["seen"]
             place = f"{cited.id}  {cited.source.split(':')[0]}  {cited.place}  ({seen.get('kind')}, by {cited.vouched})"
-            print(f"\n{_printable(place)}")
+            print(f"\n{printable(place)}")
             if seen.get("detail"):
-                print(f"  {_printable(str(seen['detail']))}")
+                print(f"  {printable(str(seen['detail']))}")
             for n, line in enumerate(cited.text.splitlines(), int(seen["line"])):
-                print(f"  {n:>5} | {_printable(line)}")
+                print(f"  {n:>5} | {printable(line)}")
         print()
     return 0
 
 
-def _printable(line: str) -> str:
+def printable(line: str) -> str:
+    """A text that is safe to show on a terminal."""
     # Sources are hostile text: no control characters reach the terminal.
     return "".join(c if c.isprintable() or c == "\t" else "\N{REPLACEMENT CHARACTER}" for c in line)
 

@@ -7,18 +7,20 @@ Nothing in a document is executed: reStructuredText is read by the structure of 
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from bs4 import BeautifulSoup, MarkupResemblesLocatorWarning, Tag, XMLParsedAsHTMLWarning
+from bs4 import Tag
 from bs4.element import PageElement
 from markdown_it import MarkdownIt
 
+from synth.docs_soup import soup_of
+from synth.docs_text import is_man, plain_man
 from synth.records import Kind, Observation, Role
 from synth.walk.syntax import Cited
 from synth.walk.words import resource_constant
 
+DOC_NAMES = frozenset({"PKG-INFO", "METADATA", "README", "NEWS", "CHANGES", "CHANGELOG"})
 DOC_SUFFIXES = frozenset({".rst", ".md", ".markdown", ".txt", ".html", ".htm"})
 PASSAGES_PER_NAME = 4  # of one file
 _LANGUAGES = {".rst": "rst", ".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm": "html"}
@@ -85,7 +87,14 @@ class Names:
         return list(found)
 
 
-def walk_docs(source: bytes, file: str, role: Role, names: Iterable[str]) -> list[Observation]:
+def is_document(path: str) -> bool:
+    """Whether a file is prose by its name."""
+    name = path.rpartition("/")[2]
+    suffix = name.rpartition(".")[2].lower() if "." in name else ""
+    return f".{suffix}" in DOC_SUFFIXES or name in DOC_NAMES or is_man(path)
+
+
+def walk_docs(source: bytes, file: str, role: Role, names: Iterable[str] | Names) -> list[Observation]:
     """Observe the passages of a document that name a control.
 
     Args:
@@ -123,6 +132,8 @@ def passages(source: bytes, file: str) -> Iterator[Passage]:
         yield from _markdown(text, 0)
     elif lower.endswith((".html", ".htm")):
         yield from _html(text)
+    elif is_man(file):
+        yield from _structured(plain_man(text).split("\n"), 0)
     else:
         yield from _structured(text.split("\n"), 0)
 
@@ -249,10 +260,7 @@ _BLOCKS = ("p", "li", "dt", "dd", "td", "pre", "h1", "h2", "h3", "h4", "h5", "h6
 
 
 def _html(text: str) -> Iterator[Passage]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", MarkupResemblesLocatorWarning)
-        warnings.simplefilter("ignore", XMLParsedAsHTMLWarning)
-        soup = BeautifulSoup(text, "html.parser")
+    soup = soup_of(text)
     headings: list[tuple[int, str]] = []
     last = text.count("\n") + 1
     stack: list[tuple[PageElement, int]] = [(soup, 0)]

@@ -24,12 +24,20 @@ PARAM_RANK = 0.75
 _SOURCES = frozenset({Role.LIBRARY, Role.VENDORED})
 _BINDING = {
     When.BUILD: "build",
+    When.START: "process_start",
     When.IMPORT: "import",
     When.FIRST_USE: "first_use",
     When.CALL: "call",
     When.UNKNOWN: "unknown",
 }
-_WHEN_ORDER = {When.IMPORT: 0, When.FIRST_USE: 1, When.CALL: 2, When.UNKNOWN: 3, When.BUILD: 4}
+_WHEN_ORDER = {
+    When.START: 0,
+    When.IMPORT: 1,
+    When.FIRST_USE: 2,
+    When.CALL: 3,
+    When.UNKNOWN: 4,
+    When.BUILD: 5,
+}
 _TYPES = {"int": "int", "float": "float", "bool": "bool", "str": "text", "path": "text", "list": "text"}
 _FORBIDDEN_ENV = re.compile(r"^(LD_|DYLD_|PYTHON|PATH$|__)", re.IGNORECASE)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from synth.records import SCHEMA_VERSION, Evidence, Kind, Observation, Role, SynthError, Walk, When
+from synth.walk.native import holds_text
 from synth.walk.syntax import digest_of_lines
 
 __all__ = ["collect", "digest_of_lines", "identify", "read_jsonl", "source_of", "verify", "write_jsonl"]
@@ -20,6 +21,7 @@ _KIND_WEIGHT = {
     Kind.ENV_READ: 1.0,
     Kind.API_SET: 0.95,
     Kind.PARAM: 0.8,
+    Kind.OPTION: 0.8,
     Kind.POOL: 0.85,
     Kind.ENV_WRITE: 0.85,
     Kind.API_GET: 0.75,
@@ -171,6 +173,10 @@ def verify(evidence: Iterable[Evidence], root: Path) -> list[str]:
     base = root.resolve()
     for item in evidence:
         seen = item.seen
+        if seen.language == "binary":  # it has no lines, and may be larger than memory
+            if not holds_text(base, seen.file, seen.text):
+                problems.append(f"{item.id}: `{seen.file}` does not hold `{seen.text}`")
+            continue
         if seen.file not in files:
             files[seen.file] = _read_inside(base, seen.file)
         raw = files[seen.file]

@@ -37,6 +37,7 @@ from synth.indexes import (
     read_stream,
     status_error,
 )
+from synth.installed import installed_release
 from synth.records import Release, Skipped, SynthError, Target
 from synth.targets import folder_identity, metadata_identity, read_filename
 from synth.unpack import DEFAULT_LIMITS, Limits, unpack
@@ -123,6 +124,8 @@ def fetch(  # noqa: PLR0913 (each is a choice of the command line)
     Raises:
         SynthError: nothing fits the target (code 2), or the network fails (code 3).
     """
+    if target.installed:
+        return installed_release(target, work_dir)
     if target.path is not None:
         if target.path.is_dir():
             return _folder_release(target.path, limits.unpack)

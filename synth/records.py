@@ -40,12 +40,14 @@ class Target(Record):
         name: normalised project name (PEP 503); for a folder or an archive, what its metadata or file name says.
         specifier: PEP 440 specifier such as `==2.14.2`, or `""` for the newest release.
         path: local archive or folder, if the target is one.
+        installed: an installed distribution, by its name, or by the path of its metadata folder.
     """
 
     text: str
     name: str
     specifier: str = ""
     path: Path | None = None
+    installed: bool = False
 
 
 class Release(Record):
@@ -82,6 +84,7 @@ class Kind(StrEnum):
     CPU_PROBE = "cpu_probe"  # the code looks at the machine: cpu_count, affinity, cgroup files, OMP API
     IDLE = "idle"  # how idle workers wait: condition wait, spin, yield; `value` is block | spin | yield
     FORK = "fork"  # fork handling: pid checks, pthread_atfork, register_at_fork, start methods
+    OPTION = "option"  # a configuration key or attribute `name` that the package offers
     CONSTANT = "constant"  # a named constant that an expression above refers to
     DOC = "doc"  # prose of the release that names a control; `name` is the control named
 
@@ -90,6 +93,7 @@ class When(StrEnum):
     """When code at a place runs, in the terms of the language's binding times."""
 
     BUILD = "build"
+    START = "process_start"
     IMPORT = "import"
     FIRST_USE = "first_use"
     CALL = "call"
@@ -127,6 +131,11 @@ class Observation(Record):
             for a pool: what is created: `threads` or `processes`.
         unless_set: for a write: true if the code leaves a value alone that the user has set.
         method: `syntax` (from the tree) or `text` (a regular expression over raw text: weak evidence).
+        key: the configuration key that a variable sets (`a.b.c`), `""` if the variable stands for itself.
+        scope: process | thread | object, where the code shows how far a setting reaches.
+        feeds: name of what the value goes to (a variable, field, parameter), where the code shows it.
+        offered: a callable that its module lists in `__all__`, or that a package re-exports.
+        about: what comments at the place say about it, on one line.
         language: python | c | cpp | cython | rust | rst | markdown | html | text.
         detail: anything else that a reader of the evidence wants in one line.
     """
@@ -150,6 +159,11 @@ class Observation(Record):
     method: Literal["syntax", "text"] = "syntax"
     language: str = "python"
     detail: str = ""
+    key: str = ""
+    scope: str = ""
+    feeds: str = ""
+    about: str = ""
+    offered: bool = False
 
 
 class Evidence(Record):

@@ -38,6 +38,7 @@ _URL = re.compile(r"file:|(git|hg|svn|bzr)\+")
 # Names that an index or an archive hands us become file names of ours, so nothing beyond what PEP 503 names
 # and PEP 440 versions are made of passes.
 _PLAIN_FILENAME = re.compile(r"[A-Za-z0-9_.!+-]{1,200}")
+_INSTALLED = "installed:"
 _METADATA_BYTES = 4 << 20
 _SHOWN_CHARACTERS = 200
 
@@ -58,8 +59,8 @@ def parse_target(text: str) -> Target:
     one release's own files.
 
     Args:
-        text: `name`, `name==version`, any PEP 508 requirement without a URL, or a path. As with pip, a bare
-            word is a project name even where a folder of that name exists; `./word` is the folder.
+        text: `name`, `name==version`, any PEP 508 requirement without a URL, `installed:NAME`, or a path. As with
+            pip, a bare word is a project name even where a folder of that name exists; `./word` is the folder.
 
     Returns:
         The target; `path` is set for archives and folders only.
@@ -73,6 +74,8 @@ def parse_target(text: str) -> Target:
     # The text of a URL is not shown: it can hold credentials.
     if "://" in text or _URL.match(text):
         raise _url_refused()
+    if text.startswith(_INSTALLED):
+        return _installed_target(text)
     if _looks_like_path(text):
         return _path_target(text)
     try:
@@ -124,7 +127,21 @@ def folder_identity(folder: Path) -> tuple[str, str]:
         if name and found_name and canonicalize_name(found_name) != canonicalize_name(name):
             continue
         name, version = name or found_name, version or found_version
-    return _folder_name(folder) if not name else canonicalize_name(name), version or "0"
+    return _folder_name(folder) if not name else canonicalize_name(name), version or _commit(folder) or "0"
+
+
+def _commit(folder: Path) -> str | None:
+    """The commit of a git checkout as a local version, read off its files; git is not run."""
+    text = next((data.decode("ascii", "replace").strip() for data in _contents([folder / ".git" / "HEAD"])), "")
+    reference = re.fullmatch(r"ref: (refs/[\w./+-]{1,200})", text)
+    if reference and ".." not in text:
+        files = [folder / ".git" / reference[1]]
+        text = next((data.decode("ascii", "replace").strip() for data in _contents(files)), "")
+        if not text:
+            packed = next(iter(_contents([folder / ".git" / "packed-refs"])), b"").decode("ascii", "replace")
+            found = re.search(rf"^([0-9a-f]{{40,64}}) {re.escape(reference[1])}$", packed, re.MULTILINE)
+            text = found[1] if found else ""
+    return f"0+g{text[:12]}" if re.fullmatch(r"[0-9a-f]{40,64}", text) else None
 
 
 def metadata_identity(root: Path) -> tuple[str | None, str | None]:
@@ -148,6 +165,14 @@ def _suffixes() -> tuple[str, ...]:
     return (*SDIST_SUFFIXES, WHEEL_SUFFIX)
 
 
+def _installed_target(text: str) -> Target:
+    """`installed:NAME`: a distribution of the environment that this program runs in."""
+    name = text.removeprefix(_INSTALLED).strip()
+    if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,100}[A-Za-z0-9])?", name):
+        raise SynthError(f"`{_shown(name)}` is no name of a distribution", help_text="for example `installed:numpy`")
+    return Target(text=text, name=canonicalize_name(name), installed=True)
+
+
 def _path_target(text: str) -> Target:
     path = Path(text)
     try:
@@ -155,6 +180,9 @@ def _path_target(text: str) -> Target:
         is_folder, is_file, exists = path.is_dir(), path.is_file(), path.exists()
     except (OSError, RuntimeError) as error:
         raise SynthError(f"cannot look at `{_shown(text)}`", help_text=_EXAMPLES) from error
+    if is_folder and path.name.endswith(".dist-info") and (path / "RECORD").is_file():
+        name = canonicalize_name(path.name.removesuffix(".dist-info").partition("-")[0])
+        return Target(text=text, name=name, path=path, installed=True)
     if is_folder:
         return Target(text=text, name=folder_identity(path)[0], path=path)
     if not exists:

@@ -30,6 +30,15 @@ _MANY = 50  # uses of one variable that are looked at
 _LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 
+# functions and macros that read the variable named by their first argument, whatever their body is
+_READER = re.compile(
+    r"^(?:[a-zA-Z]{0,12}_?)(?:get|read|check|has|parse|load|lookup|from|is|fetch|init|query)_?\w{0,16}?env\w{0,32}$|"
+    r"^env_?(?:var|bool|int|long|size|flag|str|string|float|double|or|get|value|is)\w{0,16}$|^\w{0,12}env_?(?:var|or_default|to_\w+)$",
+    re.IGNORECASE,
+)
+_VARIABLE = re.compile(r"^[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+$")
+
+
 @dataclass(eq=False)
 class _Read:
     node: Node
@@ -55,6 +64,10 @@ def walk_c_environment(file: CFile, index: CIndex, see: See) -> Iterator[Observa
                 reads.append(read)
         elif last in index.wrappers:
             read = _wrapped(file, index, node, index.wrappers[last])
+            if read is not None:
+                reads.append(read)
+        elif _READER.match(last):
+            read = _by_name(file, index, node, last)
             if read is not None:
                 reads.append(read)
         elif last in ("setenv", "putenv", "_putenv", "_putenv_s", "unsetenv", "SetEnvironmentVariableA"):
@@ -150,6 +163,33 @@ def _wrapped(file: CFile, index: CIndex, node: Node, wrapper: CWrapper) -> _Read
     if given < 0 and kind is None:  # a value that is already converted is never missing
         value = _default(file, index, node, variable)
     return _Read(node, names, value, kind, variable, f"through {wrapper.name}()")
+
+
+def _by_name(file: CFile, index: CIndex, node: Node, last: str) -> _Read | None:
+    """A call of what is named as a reader and whose body is elsewhere: the literal must look like a variable."""
+    arguments = call_arguments(node)
+    names = [n for n in _usable(_names(file, index, arguments[0] if arguments else None)) if _VARIABLE.match(n)]
+    if not names or index.defined.get(last, 0) > 1:
+        return None
+    variable = _assigned(file, node)
+    value = _unbraced(brief(arguments[1])) if len(arguments) == 2 and "=" not in text_of(arguments[1]) else None
+    if value is not None and re.match(r"[&*]", value):
+        value = None  # where the result goes
+    kind = _template_type(node) or _type(file, node, variable)
+    if kind is None:
+        kind = next((k for word, k in _WORDS if word in last.lower()), None)
+    return _Read(node, names, value, kind, variable, f"through {last}(), whose body is not in this release")
+
+
+_WORDS = (
+    ("bool", "bool"),
+    ("flag", "bool"),
+    ("int", "int"),
+    ("size", "int"),
+    ("long", "int"),
+    ("float", "float"),
+    ("check", "bool"),
+)
 
 
 def _unbraced(text: str) -> str | None:

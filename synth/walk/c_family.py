@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Literal
 
 from tree_sitter import Node
 
 from synth.records import Kind, Observation, Role, When
+from synth.walk.c_bindings import BINDERS, Bindings, bound_method, method
 from synth.walk.c_env import walk_c_environment
 from synth.walk.c_index import (
     C_SUFFIXES,
+    DEEP,
     CFile,
     CIndex,
     call_arguments,
@@ -20,10 +23,10 @@ from synth.walk.c_index import (
     function_name,
     language_of,
     last_name,
-    method_entry,
 )
+from synth.walk.c_settings import walk_settings
 from synth.walk.syntax import CITED_LINES, PARSE_SECONDS, Cited, brief, lines_of, one_line, text_of
-from synth.walk.words import about_pools, about_resources
+from synth.walk.words import about_pools
 
 __all__ = ["C_SUFFIXES", "CIndex", "walk_c"]
 
@@ -48,6 +51,13 @@ _SYSCONF = {
     "_SC_PHYS_PAGES": "memory",
     "_SC_AVPHYS_PAGES": "memory",
 }
+_AFFINITY = frozenset(
+    {"sched_setaffinity", "pthread_setaffinity_np", "SetThreadAffinityMask", "hwloc_set_cpubind", "numa_run_on_node"}
+)
+_MACHINE_FILE = re.compile(
+    r"\"(/sys/fs/cgroup[^\" ]*|[\w/]*(?:cpu\.max|cpu\.cfs_quota_us|memory\.max|memory\.limit_in_bytes)|"
+    r"/proc/(?:self/)?(?:cgroup|cpuinfo|meminfo|status)|/sys/devices/system/(?:cpu|node)[^\" ]*)\""
+)
 # calls that set the size of a threading runtime's pool
 _SETTERS = re.compile(
     r"^omp_set_(num_threads|dynamic|max_active_levels|nested)$|^\w+_set_num_threads(_local)?$|^\w+_Set_Num_Threads\w*$"
@@ -61,8 +71,8 @@ _SPINNING = re.compile(r"^(_mm_pause|__builtin_ia32_pause|_?YieldProcessor|cpu_r
 _CONDITION = re.compile(r"cv|cond", re.IGNORECASE)
 _THREAD_TYPE = re.compile(r"\bstd::j?thread\b(?!::)")
 _POOL_TYPE = re.compile(r"(^|[:<\s])(\w*[Tt]hread_?[Pp]ool\w*)\b")
-_SETS = re.compile(r"^_*(py_?)?(set|Set)")
-_GETS = re.compile(r"^_*(py_?)?(get|Get)|(Count|_count)$")
+_SETS = re.compile(r"^_*(set|Set)|_set_(num_)?threads")
+_GETS = re.compile(r"^_*(get|Get)|(Count|_count)$")
 _LIMIT = re.compile(r"THREAD|WORKER|CPUS|PROCS|CORES|MAX_JOBS|POOL_SIZE|SPIN|BLOCK_?TIME", re.IGNORECASE)
 _NUMBER = re.compile(r"^\(?-?\s*(0x[0-9a-fA-F]+|\d+)\s*([uUlL]*|\*\s*\d+|<<\s*\d+)\)?$")
 _MAKING = frozenset({"init_declarator", "function_declarator"})
@@ -86,7 +96,7 @@ class CWalk:
         """When the code at a node runs."""
         if self.file.function(node) is None:
             return When.IMPORT
-        for parent in self.file.tree.ancestors(node):
+        for parent in islice(self.file.tree.ancestors(node), DEEP):
             if parent.type == "declaration" and re.match(
                 r"\s*(static|thread_local)\b", self.file.tree.head(parent, 40)
             ):
@@ -125,7 +135,7 @@ class CWalk:
     def lines(self, node: Node) -> tuple[int, int]:
         """Lines of the simple statement around a node."""
         own = lines_of(node)
-        for parent in self.file.tree.ancestors(node):
+        for parent in islice(self.file.tree.ancestors(node), DEEP):
             if parent.type in ("declaration", "expression_statement", "return_statement", "field_declaration"):
                 start, end = lines_of(parent)
                 return (start, end) if end - start < CITED_LINES else own
@@ -158,13 +168,16 @@ def walk_c(
     """
     kind = language or language_of(file, source)
     facts = index if index is not None else CIndex.build({file: source})
+    settings = walk_settings(source, file, role, kind, facts.settings)
+    if not facts.worth_parsing(source):
+        return settings
     walk = CWalk(facts.file(file, source, kind, seconds=seconds), Cited(source, file, role, kind), facts)
-    found = list(walk_c_environment(walk.file, facts, walk.see))
+    found = [*settings, *walk_c_environment(walk.file, facts, walk.see)]
     pragmas: set[str] = set()
-    module = _module_of(walk)
+    bound = Bindings.of(walk.cited.raw, file)
     for node in walk.file.tree.nodes:
         if node.type == "call_expression":
-            found.extend(_call(walk, node, module))
+            found.extend(_call(walk, node, bound))
         elif node.type == "preproc_call":
             found.extend(_pragma(walk, node, pragmas))
         elif node.type in ("declaration", "field_declaration"):
@@ -172,13 +185,15 @@ def walk_c(
         elif node.type == "new_expression":
             found.extend(_new(walk, node))
         elif node.type == "initializer_list":
-            found.extend(_method(walk, node, module))
+            found.extend(method(walk, node, bound))
         elif node.type == "function_definition":
             found.extend(_exported(walk, node))
         elif node.type == "preproc_def":
             found.extend(_constant(walk, node))
         elif node.type in ("while_statement", "gnu_asm_expression"):
             found.extend(_spin(walk, node))
+        elif node.type == "string_literal":
+            found.extend(_machine_file(walk, node))
         elif node.type == "binary_expression" and "getpid" in walk.file.tree.head(node, 200):
             found.append(walk.see(Kind.FORK, "getpid", node, detail="compares the process id"))
     return sorted(found, key=lambda seen: (seen.line, seen.end_line, seen.kind, seen.name))
@@ -187,7 +202,7 @@ def walk_c(
 # calls
 
 
-def _call(walk: CWalk, node: Node, module: str) -> Iterator[Observation]:
+def _call(walk: CWalk, node: Node, bound: Bindings) -> Iterator[Observation]:
     name = called(node)
     last = last_name(name)
     arguments = call_arguments(node)
@@ -215,8 +230,10 @@ def _call(walk: CWalk, node: Node, module: str) -> Iterator[Observation]:
         yield walk.see(Kind.POOL, name, node, target="threads")
     elif last in ("make_unique", "make_shared") and _POOL_TYPE.search(text_of(node.child_by_field_name("function"))):
         yield _pool_made(walk, node, text_of(node.child_by_field_name("function")), arguments)
-    elif last == "def" and arguments and arguments[0].type == "string_literal":
-        yield from _bound_method(walk, node, arguments, module)
+    elif last in BINDERS and arguments:
+        yield from bound_method(walk, node, arguments, bound)
+    elif last in _AFFINITY:
+        yield walk.see(Kind.POOL, last, node, target="threads", detail="binds a thread to cpus")
     else:
         yield from _idle(walk, node, name, last)
 
@@ -233,6 +250,12 @@ def _idle(walk: CWalk, node: Node, name: str, last: str) -> Iterator[Observation
         yield walk.see(Kind.IDLE, last, node, value="yield", detail="sleeps in a loop")
     elif _SPINNING.match(last):
         yield walk.see(Kind.IDLE, last, node, value="spin")
+
+
+def _machine_file(walk: CWalk, node: Node) -> Iterator[Observation]:
+    if node.end_byte - node.start_byte > 120 or not (match := _MACHINE_FILE.fullmatch(text_of(node))):
+        return
+    yield walk.see(Kind.CPU_PROBE, match[1], node, detail="file that describes the machine")
 
 
 def _in_loop(walk: CWalk, node: Node) -> bool:
@@ -357,43 +380,7 @@ def _spin(walk: CWalk, node: Node) -> Iterator[Observation]:
             yield walk.see(Kind.IDLE, "busy loop", node, value="spin", detail=condition)
 
 
-# what Python code can call
-
-
-def _module_of(walk: CWalk) -> str:
-    """Dotted name of the extension module that a file defines."""
-    raw = walk.cited.raw
-    match = re.search(rb"PyModuleDef_HEAD_INIT\s*,\s*(?:\.m_name\s*=\s*)?\"([\w.]+)\"", raw) or re.search(
-        rb"\b(?:PYBIND11_MODULE|NB_MODULE|PyInit_|init)\s*\(?\s*(\w+)", raw
-    )
-    name = match[1].decode() if match else ""
-    if "." in name or not name:
-        return name
-    folders = [
-        part for part in walk.cited.file.split("/")[:-1] if part not in ("src", "lib", "python", "csrc", "cpp", "c")
-    ]
-    return ".".join([*folders, name]) if all(re.fullmatch(r"[A-Za-z_]\w*", part) for part in folders) else name
-
-
-def _api(walk: CWalk, node: Node, name: str, python: str, detail: str) -> Iterator[Observation]:
-    last = python.rpartition(".")[2]
-    if _SETS.match(last) and about_resources(last):
-        yield walk.see(Kind.API_SET, name, node, when=When.CALL, detail=detail)
-    elif (_GETS.search(last) or "num_threads" in last) and about_resources(last):
-        yield walk.see(Kind.API_GET, name, node, when=When.CALL, detail=detail)
-
-
-def _method(walk: CWalk, node: Node, module: str) -> Iterator[Observation]:
-    entry = method_entry(node)
-    if entry is not None:
-        name = f"{module}.{entry[0]}" if module else entry[0]
-        yield from _api(walk, node, name, entry[0], f"method table, C function {entry[1]}")
-
-
-def _bound_method(walk: CWalk, node: Node, arguments: list[Node], module: str) -> Iterator[Observation]:
-    python = text_of(arguments[0]).strip('"')
-    behind = brief(arguments[1], 60) if len(arguments) > 1 else ""
-    yield from _api(walk, node, f"{module}.{python}" if module else python, python, f"bound to {behind}")
+# what other native code can call
 
 
 def _exported(walk: CWalk, node: Node) -> Iterator[Observation]:

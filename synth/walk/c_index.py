@@ -13,24 +13,37 @@ import tree_sitter_cpp
 from tree_sitter import Language, Node, Tree
 
 from synth.records import Role, When
+from synth.walk.c_settings import Settings, declares_settings
 from synth.walk.roles import role_of
-from synth.walk.syntax import PARSE_SECONDS, Nodes, NotParsedError, brief, lines_of, parse, text_of
+from synth.walk.syntax import PARSE_SECONDS, Nodes, NotParsedError, brief, descend, lines_of, parse, text_of
 
 C = Language(tree_sitter_c.language())
 CPP = Language(tree_sitter_cpp.language())
 C_SUFFIXES = frozenset({".c", ".h", ".cc", ".cpp", ".cxx", ".hpp", ".hxx", ".hh", ".cu", ".cuh", ".inl", ".ipp"})
 GETTERS = frozenset({"getenv", "secure_getenv", "_wgetenv", "__secure_getenv", "GetEnvironmentVariableA"})
-_HINT = re.compile(
-    rb"getenv|setenv|putenv|GetEnvironmentVariable|pthread_|std::j?thread|std::async|pragma\s+omp|omp_(get|set)_|tbb::|"
-    rb"task_arena|global_control|[Tt]hread_?[Pp]ool|_SC_NPROCESSORS|sched_getaffinity|hardware_concurrency|get_nprocs|"
-    rb"condition_variable|cond_wait|sched_yield|this_thread|_mm_pause|ia32_pause|YieldProcessor|getpid\s*\(|METH_|"
-    rb"PyMethodDef|\.def\(|[Nn]um_?[Tt]hreads|MAX_[A-Z_]*(THREADS|WORKERS|CPUS|PROCS)|SetNumThreads|set_num_threads|"
-    rb"sem_wait|futex"
+# plain texts: looking for each of them is many times faster than one expression with as many branches
+_HINTS = (
+    *b"getenv setenv putenv GetEnvironmentVariable Env env( ENV( ENV_ _env getpid pthread_atfork".split(),
+    *b"pthread_ std::thread std::jthread std::async omp_get omp_set tbb:: task_arena global_control".split(),
+    *b"hread_pool hread_Pool hreadPool readpool um_threads umThreads um_Threads umthreads _THREADS MAX_WORKERS".split(),
+    *b"MAX_CPUS MAX_PROCS MaxWorkers SC_NPROCESSORS sched_ hardware_concurrency get_nprocs setaffinity".split(),
+    *b"this_thread condition_variable cond_wait _mm_pause ia32_pause YieldProcessor sem_wait futex".split(),
+    *b"METH_ PyMethodDef .def( .def_ /sys/fs/cgroup /proc/".split(),
+    b"pragma omp",
 )
+KEPT_BYTES = 12_000_000  # of source whose nodes are kept from the pre-pass; they take some twenty times as much
+
+
+def worth_a_look(source: bytes) -> bool:
+    """Whether a file holds a text that a walker looks for."""
+    return any(hint in source for hint in _HINTS)
+
+
 _GETENV = re.compile(rb"getenv|GetEnvironmentVariable")
 _INIT = re.compile(r"^(PyInit_\w+|init_?module\w*|_?PyMODINIT\w*)$")
 _MODULE_MACROS = frozenset({"PYBIND11_MODULE", "NB_MODULE", "BOOST_PYTHON_MODULE", "TORCH_LIBRARY", "PYBIND11_PLUGIN"})
 LONG_NAME = 300  # bytes of what is called
+DEEP = 1_000  # nodes around an expression that are searched for its function
 NEAR = 25  # nodes around an expression that are looked at
 _ONCE = frozenset({"call_once", "std::call_once", "pthread_once", "absl::call_once", "InitOnceExecuteOnce"})
 _DEFAULT = re.compile(r"def(ault)?|fallback|dflt", re.IGNORECASE)
@@ -70,31 +83,22 @@ class CFile:
 
     tree: Nodes
     language: Literal["c", "cpp"]
-    owners: dict[int, Node] = field(default_factory=dict)
-    _named: dict[tuple[int, str], list[Node]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Find the function around every node in one pass."""
-        for node in self.tree.nodes:
-            parent = self.tree.parent(node)
-            owner = self.owners.get(parent.id) if parent is not None else None
-            if parent is not None and parent.type == "function_definition":
-                owner = parent
-            if owner is not None:
-                self.owners[node.id] = owner
+    _named: dict[int, dict[str, list[Node]]] = field(default_factory=dict)
 
     def named(self, owner: Node, name: str) -> list[Node]:
         """Identifiers of a name inside a function, in source order."""
-        if not self._named:
-            for node in self.tree.nodes:
-                around = self.owners.get(node.id) if node.type == "identifier" else None
-                if around is not None:
-                    self._named.setdefault((around.id, text_of(node)), []).append(node)
-        return self._named.get((owner.id, name), [])
+        if owner.id not in self._named:
+            found: dict[str, list[Node]] = {}
+            for node in descend(owner):
+                if node.type == "identifier":
+                    found.setdefault(text_of(node), []).append(node)
+            self._named[owner.id] = found
+        return self._named[owner.id].get(name, [])
 
     def function(self, node: Node) -> Node | None:
         """The function definition around a node."""
-        return self.owners.get(node.id)
+        near = islice(self.tree.ancestors(node), DEEP)
+        return next((p for p in near if p.type == "function_definition"), None)
 
 
 def function_name(node: Node | None) -> str:
@@ -173,31 +177,38 @@ class CIndex:
     calls: dict[str, set[str]] = field(default_factory=dict)
     methods: dict[str, str] = field(default_factory=dict)
     defined: dict[str, int] = field(default_factory=dict)
+    settings: Settings = field(default_factory=Settings)
     _roots: set[str] = field(default_factory=set)
     _once: set[str] = field(default_factory=set)
     _at_import: set[str] = field(default_factory=set)
     _first_use: set[str] = field(default_factory=set)
     _at_call: set[str] = field(default_factory=set)
-    _trees: dict[str, tuple[int, Tree]] = field(default_factory=dict)
-    _wrapper_hint: re.Pattern[bytes] | None = None
+    _kept: dict[str, tuple[int, CFile]] = field(default_factory=dict)
+    _wrapper_names: tuple[bytes, ...] = ()
+    _looked: dict[int, bool] = field(default_factory=dict)  # by identity: the sources stay in memory
+    _worth: dict[int, bool] = field(default_factory=dict)
 
     @classmethod
     def build(cls, files: Mapping[str, bytes]) -> CIndex:
         """Read what crosses files from those files that a walker will look at."""
-        index = cls()
+        index = cls(settings=Settings.build(files))
+        kept = 0
         for path in sorted(files):
             source = files[path]
-            if not _HINT.search(source):
+            index._looked[id(source)] = worth_a_look(source)
+            if not index._looked[id(source)]:
                 continue
             try:
                 language = language_of(path, source)
                 tree = parse_c(source, language)
             except NotParsedError:
                 continue
-            index._trees[path] = (len(source), tree)
-            index._gather(CFile(Nodes(tree.root_node), language), path, role_of(path), source)
-        names = b"|".join(re.escape(name.encode()) for name in sorted(index.wrappers))
-        index._wrapper_hint = re.compile(rb"\b(" + names + rb")\s*[(<]") if names else None
+            file = CFile(Nodes(tree.root_node), language)
+            index._gather(file, path, role_of(path), source)
+            kept += len(source)
+            if kept < KEPT_BYTES:
+                index._kept[path] = (len(source), file)
+        index._wrapper_names = tuple(name.encode() for name in sorted(index.wrappers))
         index._at_import = index._reached(index._roots)
         index._first_use = index._reached(index._once) - index._at_import
         index._at_call = index._reached(set(index.methods)) - index._at_import - index._first_use
@@ -205,13 +216,21 @@ class CIndex:
 
     def worth(self, source: bytes) -> bool:
         """Whether a file holds anything to look at."""
-        return bool(_HINT.search(source) or (self._wrapper_hint and self._wrapper_hint.search(source)))
+        if id(source) not in self._worth:
+            self._worth[id(source)] = self.worth_parsing(source) or declares_settings(source)
+        return self._worth[id(source)]
+
+    def worth_parsing(self, source: bytes) -> bool:
+        """Whether a file holds anything that its tree is needed for."""
+        looked = self._looked.get(id(source))
+        return (worth_a_look(source) if looked is None else looked) or any(n in source for n in self._wrapper_names)
 
     def file(self, path: str, source: bytes, language: Literal["c", "cpp"], *, seconds: float) -> CFile:
         """The parsed file, from the pre-pass where it was parsed there."""
-        kept = self._trees.get(path)
-        tree = kept[1] if kept and kept[0] == len(source) else parse_c(source, language, seconds=seconds)
-        return CFile(Nodes(tree.root_node), language)
+        kept = self._kept.pop(path, None)  # it is asked for once
+        if kept and kept[0] == len(source):
+            return kept[1]
+        return CFile(Nodes(parse_c(source, language, seconds=seconds).root_node), language)
 
     def when(self, function: str) -> When:
         """When a function runs, as far as the calls by name show."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tree_sitter import Node
 
 from synth.records import Kind, Observation, Role
-from synth.walk.index import ENVIRONMENT, RUNS, Entity, PackageIndex
+from synth.walk.index import RUNS, Entity, PackageIndex
 from synth.walk.python_env import FileWalk
 from synth.walk.python_environ import accesses, arguments_of
 from synth.walk.python_flow import cited_lines
@@ -54,7 +54,7 @@ def families(index: PackageIndex) -> list[Family]:
     """The families of a release."""
     found: list[Family] = []
     for facts in index.modules.values():
-        if facts.role not in RUNS or not ENVIRONMENT.search(index.source(facts.file)):
+        if facts.file not in index.touching:
             continue
         pyfile = index.opened(facts.module)
         for access in accesses(pyfile) if pyfile is not None else []:
@@ -122,6 +122,7 @@ def _asked(walk: FileWalk, node: Node, getters: dict[Entity, tuple[Family, str]]
             when=walk.when(node),
             value=None if value in ("None", "no_default") else value,
             detail=f"config key `{name}`, asked for with {'.'.join(entity)}()",
+            key=name,
         )
 
 
@@ -183,15 +184,17 @@ def _prefix(walk: FileWalk, qualname: str) -> str:
 
 
 def default_tables(index: PackageIndex, known: list[Family]) -> dict[str, Family]:
-    """Names of the YAML files that the package of a family mentions, with the family."""
+    """YAML files that the package of a family, or one that imports it, mentions: `top/name`, with the family."""
     found: dict[str, Family] = {}
     for family in known:
         for facts in index.modules.values():
-            if facts.role in RUNS and facts.module.partition(".")[0] == family.top:
+            top = facts.module.partition(".")[0]
+            near = top == family.top or any(m.partition(".")[0] == family.top for m, _ in facts.imports.values())
+            if facts.role in RUNS and near:
                 for match in _YAML.findall(index.source(facts.file)):
                     name = match.decode()
                     if "schema" not in name:
-                        found.setdefault(f"{family.top}/{name}", family)
+                        found.setdefault(f"{top}/{name}", family)
     return found
 
 
@@ -219,6 +222,7 @@ def walk_defaults(source: bytes, file: str, role: Role, family: Family) -> list[
             (number, number),
             value=None if value in ("null", "~") else value,
             detail=f"config key `{key}` with its default",
+            key=key,
         )
         found.append(seen.model_copy(update={"method": "text"}))
     return found

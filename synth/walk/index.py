@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tree_sitter import Node, Tree
 
 from synth.records import Role, When
+from synth.walk.cython_source import include_module
 from synth.walk.python_facts import Facts, Function, gather
 from synth.walk.python_scope import PyFile, Scope, dotted, parse_python
 from synth.walk.python_values import UNKNOWN, Value
@@ -20,7 +21,11 @@ Entity = tuple[str, str]  # (module, qualified name inside it)
 RUNS = frozenset({Role.LIBRARY, Role.VENDORED})  # roles whose module level runs in an application
 KEPT_BYTES = 40_000_000  # of source whose trees are kept; a tree takes ten times its source, parsing again is cheap
 _HOPS = 12  # imports followed for one name
-ENVIRONMENT = re.compile(rb"environ|getenv")
+_PROSE = re.compile(
+    rb"""(?P<long>[A-Za-z]{0,2}\"{3}(?:[^\\]|\\.)*?\"{3}|[A-Za-z]{0,2}'{3}(?:[^\\]|\\.)*?'{3})|"""
+    rb"""\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|(?P<comment>\#[^\n]*)""",
+    re.DOTALL,
+)
 
 
 @dataclass
@@ -31,6 +36,7 @@ class PackageIndex:
         modules: facts by dotted module name; `files` by path.
         wrappers: environment readers by entity.
         failed: files that could not be read, with the reason.
+        touching: files that run in an application and whose code, not only its prose, speaks of the environment.
     """
 
     modules: dict[str, Facts] = field(default_factory=dict)
@@ -44,6 +50,8 @@ class PackageIndex:
     _heirs: dict[Entity, str] = field(default_factory=dict)
     _imported: set[Entity] = field(default_factory=set)
     _first_use: set[Entity] = field(default_factory=set)
+    touching: set[str] = field(default_factory=set)
+    memo: dict[str, object] = field(default_factory=dict)  # what a walker found out once for all files
 
     @classmethod
     def build(
@@ -53,6 +61,7 @@ class PackageIndex:
         role: Callable[[str], Role] = role_of,
         keep: Callable[[bytes], bool] = lambda _source: True,
         seconds: float = PARSE_SECONDS,
+        known: Mapping[str, Facts] | None = None,
     ) -> PackageIndex:
         """Parse every Python file once and resolve what crosses files.
 
@@ -61,34 +70,39 @@ class PackageIndex:
             role: role of a path.
             keep: whether the tree of a file is worth keeping for its walk.
             seconds: parse limit for each file.
+            known: facts of files that need not be parsed for them.
         """
         index = cls()
-        packages = {path.rpartition("/")[0] for path in sources if path.rpartition("/")[2] in _INITS}
+        packages = packages_of(sources)
+        given = known or {}
         deferred: list[str] = []
         kept = 0
         for path in sorted(sources, key=lambda p: (role(p) not in RUNS, p.count("/"), p)):
             source = sources[path]
-            if role(path) not in RUNS and not ENVIRONMENT.search(source):
+            if role(path) not in RUNS and not mentions_environment(source):
                 continue  # it says nothing about what the package does in an application
-            try:
-                tree = parse_python(source, seconds=seconds)
-            except NotParsedError as error:
-                index.failed[path] = str(error)
-                continue
-            name, is_package = module_name(path, packages)
-            try:
-                facts = gather(PyFile(tree.root_node, name, is_package=is_package), path, role(path))
-            except Exception as error:  # noqa: BLE001 - one odd file must not lose the package
-                index.failed[path] = f"the index failed: {type(error).__name__}: {error}"
-                continue
+            facts = given.get(path)
+            if facts is None:
+                try:
+                    tree = parse_python(source, seconds=seconds)
+                except NotParsedError as error:
+                    index.failed[path] = str(error)
+                    continue
+                name, is_package = module_name(path, packages)
+                try:
+                    facts = gather(PyFile(tree.root_node, name, is_package=is_package), path, role(path))
+                except Exception as error:  # noqa: BLE001 - one odd file must not lose the package
+                    index.failed[path] = f"the index failed: {type(error).__name__}: {error}"
+                    continue
+                kept += len(source)
+                if kept < KEPT_BYTES and keep(source):
+                    index._trees[path] = (len(source), tree)
             index.files[path] = facts
-            index.modules.setdefault(name, facts)
+            index.modules.setdefault(facts.module, facts)
             index._sources[path] = source
-            kept += len(source)
-            if kept < KEPT_BYTES and keep(source):
-                index._trees[path] = (len(source), tree)
-            if ENVIRONMENT.search(source) and facts.role in RUNS:
+            if facts.role in RUNS and touches_environment(source):
                 deferred.append(path)
+        index.touching = set(deferred)
         find_wrappers(index, deferred)
         index._find_public()
         index._find_heirs()
@@ -100,6 +114,9 @@ class PackageIndex:
 
     def pyfile(self, file: str, source: bytes, *, seconds: float = PARSE_SECONDS) -> PyFile:
         """The parsed file, from the pre-pass where it is kept there."""
+        opened = self._opened.get(file)
+        if opened is not None and self._sources.get(file) is source:
+            return opened
         kept = self._trees.get(file)
         tree = kept[1] if kept and kept[0] == len(source) else parse_python(source, seconds=seconds)
         facts = self.files.get(file)
@@ -108,17 +125,25 @@ class PackageIndex:
         pyfile.index = self
         return pyfile
 
+    def kept(self, file: str) -> PyFile:
+        """The parsed file, kept for the next time: those that touch the environment are looked at again and again.
+
+        Raises:
+            NotParsedError: as it did in the pre-pass.
+        """
+        if file not in self._opened:
+            self._opened[file] = self.pyfile(file, self._sources[file])
+        return self._opened[file]
+
     def opened(self, module: str) -> PyFile | None:
         """The parsed file of a module of the release, kept for the next time."""
         facts = self.modules.get(module)
         if facts is None:
             return None
-        if facts.file not in self._opened:
-            try:
-                self._opened[facts.file] = self.pyfile(facts.file, self._sources[facts.file])
-            except NotParsedError:
-                return None
-        return self._opened[facts.file]
+        try:
+            return self.kept(facts.file)
+        except NotParsedError:
+            return None
 
     def source(self, file: str) -> bytes:
         """Bytes of a Python file of the release."""
@@ -374,6 +399,21 @@ class PackageIndex:
         outer = self.public(module, owner) or self._heirs.get((module, owner))
         return f"{outer}.{name}" if outer else None
 
+    def offered(self, module: str, qualname: str) -> bool:
+        """Whether a module on the way of something's public name says that it is for others.
+
+        It lists the name in `__all__`, or is a package that imports it from where it is defined.
+        """
+        top = qualname.partition(".")[0]
+        path = self._public.get((module, top))
+        if path is None:
+            return False
+        place, _, name = path.rpartition(".")
+        facts = self.modules.get(place)
+        if facts is None:
+            return False
+        return (facts.exports is not None and name in facts.exports) or (facts.is_package and place != module)
+
     def reachable(self, module: str, qualname: str) -> str | None:
         """Dotted name of something without an underscore that its module leaves out of `__all__`."""
         facts = self.modules.get(module)
@@ -419,12 +459,23 @@ class PackageIndex:
         if facts.exports is not None:
             top = facts.module.partition(".")[0]
             near = [n for n, (m, a) in facts.imports.items() if a and m.partition(".")[0] == top and n[0] != "_"]
-            return list(dict.fromkeys([*facts.exports, *facts.lazy, *(near if facts.is_package else [])]))
+            # what a binary module offers is listed at run time, if at all
+            starred = [self.modules[star] for star in facts.stars if star in self.modules]
+            stubs = [module for module in starred if module.file.endswith(".pyi")]
+            bound = [name for stub in stubs for name in self.exported(stub, 4) if depth < 4]
+            return list(dict.fromkeys([*facts.exports, *facts.lazy, *(near if facts.is_package else []), *bound]))
         own = [*facts.functions, *facts.classes, *facts.instances, *facts.lazy]
         own += [n for n, c in facts.constants.items() if re.fullmatch(r"[A-Za-z_]\w*(\.\w+)*", c.text)]
         names = [name for name in own if "." not in name]
         if facts.is_package:
             names += [name for name, (_, attribute) in facts.imports.items() if attribute]
+        else:  # a public module that takes names from a private one beside it offers them
+            beside = facts.module.rpartition(".")[0]
+            names += [
+                name
+                for name, (module, attribute) in facts.imports.items()
+                if attribute and module.rpartition(".")[0] == beside and module.rpartition(".")[2].startswith("_")
+            ]
         for star in facts.stars if depth < 4 else []:
             target = self.modules.get(star)
             if target is not None and target is not facts:
@@ -446,13 +497,38 @@ def _better(path: str, known: str) -> bool:
 _INITS = frozenset({"__init__.py", "__init__.pyi", "__init__.pyx"})
 
 
+def mentions_environment(source: bytes) -> bool:
+    """Whether a file speaks of the environment at all; far faster than a regular expression with alternatives."""
+    return b"environ" in source or b"getenv" in source
+
+
+def touches_environment(source: bytes) -> bool:
+    """Whether the code of a file speaks of the environment, comments and long strings left out."""
+    return mentions_environment(source) and mentions_environment(_PROSE.sub(_without_prose, source))
+
+
+def _without_prose(match: re.Match[bytes]) -> bytes:
+    if match["comment"] is not None:
+        return b""
+    long = match["long"]
+    # what is formatted can hold code
+    return b'""' if long is not None and b"f" not in long[:2].lower() else match[0]
+
+
+def packages_of(sources: Iterable[str]) -> set[str]:
+    """Folders that hold an `__init__`."""
+    return {path.rpartition("/")[0] for path in sources if path.rpartition("/")[2] in _INITS}
+
+
 def module_name(path: str, packages: set[str]) -> tuple[str, bool]:
     """Dotted name that a file is imported by, and whether it is a package's `__init__`.
 
     `packages` are the folders that hold an `__init__`: the first folder above that does not is the import root.
     """
     folder, _, name = path.rpartition("/")
-    parts = [] if name in _INITS else [name.rpartition(".")[0] or name]
+    own = include_module(name) if ".pxi" in name else name.partition(".pyx")[0] if ".pyx" in name else ""
+    own = own or name.rpartition(".")[0] or name
+    parts = [] if name in _INITS else [own]
     while folder in packages and folder:
         folder, _, last = folder.rpartition("/")
         parts.insert(0, last)

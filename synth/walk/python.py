@@ -9,6 +9,7 @@ from synth.walk.python_api import walk_api
 from synth.walk.python_constants import walk_constants
 from synth.walk.python_env import FileWalk, walk_environment
 from synth.walk.python_pools import walk_pools
+from synth.walk.python_settings import walk_settings
 from synth.walk.syntax import PARSE_SECONDS, Cited
 
 
@@ -41,5 +42,6 @@ def walk_python(
         found += walk_keys(walk, families(index) if known is None else known)
         found += walk_pools(walk)
         found += walk_api(walk)
+        found += walk_settings(walk)
     found += walk_constants(walk, found)
     return sorted(found, key=lambda seen: (seen.line, seen.end_line, seen.kind, seen.name))

@@ -11,6 +11,7 @@ from synth.records import Kind, Observation, When
 from synth.walk.python_env import FileWalk
 from synth.walk.python_facts import Class, Function, Parameter
 from synth.walk.python_params import PublicCallable, is_property, see, sets_any_option, telling, walk_parameters
+from synth.walk.python_reach import per_thread
 from synth.walk.python_scope import dotted
 from synth.walk.syntax import descend
 from synth.walk.words import (
@@ -32,6 +33,7 @@ def walk_api(walk: FileWalk) -> list[Observation]:
     """Observations of public setters, reporters, context managers and parameters in a file."""
     found: list[Observation] = []
     for item in _callables(walk):
+        item.scope = _scope(walk, item)
         if item.listed:
             found.extend(_setter(walk, item))
             found.extend(_getter(walk, item))
@@ -70,6 +72,28 @@ def _callables(walk: FileWalk) -> Iterator[PublicCallable]:
             yield PublicCallable(
                 name, entity, scope.node, function.lines, parameters, decorators, function, None, bool(listed)
             )
+
+
+def _scope(walk: FileWalk, item: PublicCallable) -> str:
+    """How far a setter or context manager reaches; what it does not look like is left open."""
+    last = item.name.rpartition(".")[2]
+    setting = sets_any_option(item.name) or bool(_SETTER.match(last)) or bool(_LIMITER.search(last))
+    method = item.klass is None and "." in item.entity[1]
+    if not setting or (item.klass is not None and not _limits(item, last) and not sets_any_option(item.name)):
+        return ""
+    index, (module, qualname) = walk.index, item.entity
+    if item.klass is not None:
+        methods = (f"{qualname}.{name}" for name in ("__enter__", "__init__"))
+        entities = [entity for name in methods if (entity := index.resolve(module, name)) is not None]
+    else:
+        entities = [item.entity]
+    if any(per_thread(index, entity) for entity in entities):
+        return "thread"
+    static = any(d in ("classmethod", "staticmethod") for d in item.decorators)
+    if method and not static and not about_pools(last):
+        return "object"
+    managed = item.klass is None or _is_context_manager(walk, item)
+    return "process" if managed and (sets_any_option(item.name) or about_resources(last)) else ""
 
 
 def _doubted(seen: Observation) -> Observation:

@@ -14,6 +14,7 @@ from synth.walk.python_environ import Access, accesses, arguments_of, unset_guar
 from synth.walk.python_flow import (
     cited_lines,
     default_of,
+    goes_to,
     is_emptiness_test,
     is_fallback,
     leaves_loop,
@@ -36,6 +37,7 @@ _DEFAULT_PARAMETER = re.compile(r"default|fallback|dflt|otherwise", re.IGNORECAS
 _WINDOW = 20  # reads around one that may test the same variable
 _LOOK_BACK = 6  # earlier reads of the scope that one read can be a fallback of
 _SERVED = 50  # reads of one variable that are looked at for one write
+_LONGEST_DEFAULT = 120  # characters
 _READING = frozenset({"get", "subscript", "in", "pop", "each"})
 
 
@@ -55,6 +57,7 @@ class Read:
     chain: str = ""
     order: int = 0
     in_order: bool = False
+    feeds: str = ""
 
 
 @dataclass(eq=False)
@@ -148,13 +151,27 @@ def _read(walk: FileWalk, access: Access, scope: Scope) -> Read:
     if access.form != "in":
         given = brief(access.default) if access.default is not None else None
         read.default = given if given not in (None, "None") else default_of(pyfile, access.node)
+        read.default = _worked_out(pyfile, access.node, read.default)
         read.value_type = parsed_type(pyfile, access.node) or _literal_type(read.default)
         if is_emptiness_test(pyfile, access.node) and read.default is None:
             read.form = "in"
+    read.feeds = goes_to(pyfile, access.node)
     if access.key is not None and access.key.type != "string":
         read.detail = f"name from `{brief(access.key, 80)}`"
     read.in_order = isinstance(value, Choice) and len(names) > 1 and leaves_loop(pyfile, access.node)
     return read
+
+
+def _worked_out(pyfile: PyFile, node: Node, default: str | None) -> str | None:
+    """A local name that stands for a default, as what it is computed from; a long expression is no default."""
+    if default is None or not default.isidentifier():
+        return default if default is None or len(default) <= _LONGEST_DEFAULT else None
+    found = [d.node for d in pyfile.definitions(default, pyfile.scope(node)) if d.form == "assign" and not d.path]
+    fresh = [v for v in found if v is not None and not _within(node, v)]
+    if pyfile.scope(node).function() is not None and len(fresh) == 1 and fresh[0].end_byte <= node.start_byte:
+        text = brief(fresh[0])
+        return text if len(text) <= _LONGEST_DEFAULT and "environ" not in text else default
+    return default
 
 
 def _literal_type(default: str | None) -> str | None:
@@ -207,6 +224,7 @@ def _wrapper_read(walk: FileWalk, call: Node, wrapper: Wrapper) -> Read:
     read.default = _wrapper_default(call, wrapper) or default_of(pyfile, call)
     read.value_type = parsed_type(pyfile, call) or _wrapper_type(call, wrapper) or _literal_type(read.default)
     read.detail = f"through {wrapper.entity[1]}()"
+    read.feeds = goes_to(pyfile, call)
     return read
 
 
@@ -465,5 +483,5 @@ def _report_read(walk: FileWalk, read: Read) -> list[Observation]:
             detail=detail,
         )
         order = place if read.in_order else read.order
-        observations.append(seen.model_copy(update={"chain": read.chain, "order": order}))
+        observations.append(seen.model_copy(update={"chain": read.chain, "order": order, "feeds": read.feeds}))
     return observations

@@ -324,11 +324,17 @@ def _displays(pyfile: PyFile, node: Node) -> Iterator[Access]:
         named = text_of(parent.child_by_field_name("name")) == "env"
     elif parent.type == "assignment":
         named = is_child_mapping(pyfile, parent.child_by_field_name("left"))
-    if not copies and not named:
+    if not copies and (not named or _of_readers(node)):
         return
     for pair in node.named_children:
         if pair.type == "pair":
             yield Access("set", pair, pair.child_by_field_name("key"), pair.child_by_field_name("value"), "copy")
+
+
+def _of_readers(display: Node) -> bool:
+    """Whether a dictionary's values are functions: a table of how variables are read, not of what they are set to."""
+    values = [pair.child_by_field_name("value") for pair in display.named_children if pair.type == "pair"]
+    return any(value is not None and value.type == "lambda" for value in values)
 
 
 def unset_guard(pyfile: PyFile, access: Access) -> bool:

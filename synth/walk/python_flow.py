@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 from tree_sitter import Node
 
@@ -37,6 +38,9 @@ _STATEMENTS = frozenset(
         "global_statement",
     }
 )
+_NAMED = 80  # characters of a name
+_OUTWARDS = 120  # levels in which two reads must meet to be a chain
+_AROUND = 60  # levels around an expression that are looked at
 _LEAVES = frozenset({"return_statement", "raise_statement", "break_statement", "continue_statement"})
 
 
@@ -164,7 +168,7 @@ def default_of(pyfile: PyFile, node: Node) -> str | None:
         if parent.type == "boolean_operator" and text_of(parent.child_by_field_name("operator")) == "or":
             right = parent.child_by_field_name("right")
             if not _is_test(pyfile, parent) and right is not None and not _inside(node, right):
-                return _plain_none(_last_operand(right))
+                return _plain_none(_last_operand(_outermost(pyfile, parent).child_by_field_name("right") or right))
         elif parent.type == "conditional_expression" and len(parent.named_children) == 3:
             taken, _, other = parent.named_children
             return _plain_none(brief(other if _inside(node, taken) else taken if _inside(node, other) else other))
@@ -183,6 +187,18 @@ def default_of(pyfile: PyFile, node: Node) -> str | None:
             break
         current = parent
     return None
+
+
+def _outermost(pyfile: PyFile, node: Node) -> Node:
+    """`(a or b) or c` for `a or b`: what stands in last is the last of all."""
+    for parent in islice(pyfile.tree.ancestors(node), _AROUND):
+        if parent.type == "parenthesized_expression":
+            continue
+        operator = text_of(parent.child_by_field_name("operator"))
+        if parent.type != "boolean_operator" or operator != "or" or _inside(node, parent.child_by_field_name("right")):
+            return node
+        node = parent
+    return node
 
 
 def _last_operand(node: Node) -> str:
@@ -228,6 +244,23 @@ def _target(pyfile: PyFile, node: Node) -> str | None:
         if parent.type in ("block", "module"):
             return None
     return None
+
+
+def goes_to(pyfile: PyFile, node: Node) -> str:
+    """Name of what the value of an expression is kept in or handed over as; empty if it is only tested."""
+    for parent in islice(pyfile.tree.ancestors(node), _AROUND):
+        if parent.type in ("assignment", "named_expression"):
+            left = parent.child_by_field_name("left") or parent.child_by_field_name("name")
+            text = dotted(left).rpartition(".")[2]
+            return text if len(text) <= _NAMED else ""
+        if parent.type == "keyword_argument":
+            return text_of(parent.child_by_field_name("name"))[:_NAMED]
+        if parent.type == "return_statement":
+            scope = pyfile.scope(parent).function()
+            return scope.qualname.rpartition(".")[2] if scope is not None else ""
+        if parent.type in ("comparison_operator", "not_operator", "block", "module", "lambda", "pair"):
+            return ""
+    return ""
 
 
 def _value_for(block: Node | None, target: str) -> str | None:
@@ -326,7 +359,7 @@ def ends_block(block: Node | None) -> bool:
 
 
 def _path(pyfile: PyFile, node: Node) -> list[Node]:
-    return [node, *pyfile.tree.ancestors(node)]
+    return [node, *islice(pyfile.tree.ancestors(node), _OUTWARDS)]
 
 
 def is_fallback(pyfile: PyFile, first: Node, second: Node, tested: Iterator[Node] | list[Node]) -> bool:
@@ -373,6 +406,9 @@ def _branches(common: Node, left: Node, right: Node, first: Node, tested: list[N
     condition = holder.child_by_field_name("condition")
     if not any(_inside(node, condition) for node in tested):
         return False
+    taken = holder.child_by_field_name("consequence")
+    if right.type in ("elif_clause", "else_clause") and not any(_inside(node, taken) for node in tested):
+        return False  # two questions, one after the other: the first variable's value is not used
     if right.type in ("elif_clause", "else_clause"):
         return True
     consequence = common.child_by_field_name("consequence")

@@ -9,22 +9,26 @@ from dataclasses import dataclass
 from tree_sitter import Node
 
 from synth.records import Kind, Observation, When
-from synth.walk.index import Entity, PackageIndex
+from synth.walk.index import RUNS, Entity, PackageIndex
+from synth.walk.python_docparams import docstring_of, documented_parameters
 from synth.walk.python_env import FileWalk
 from synth.walk.python_environ import arguments_of
 from synth.walk.python_facts import Class, Function, Parameter
-from synth.walk.python_scope import PyFile, dotted
-from synth.walk.python_values import Choice, strings
-from synth.walk.syntax import Cited, brief, descend, lines_of, text_of
+from synth.walk.python_options import Option, options
+from synth.walk.python_scope import dotted
+from synth.walk.syntax import Cited, descend, lines_of, text_of
 from synth.walk.words import about_pools, control_parameter, counting_parameter
 
-_MAX_PARAMETERS = 60
-_FORWARDS = 12  # functions that a mapping of options is followed into
+_MAX_PARAMETERS = 400
 # a way to set every option of a package
 _GENERAL = re.compile(
     r"((config|options?|settings)\.(set|update|configure)|"
     r"\.(set_(config|options?|flags?|defaults?)|(config|options?)_context))$"
 )
+_OPTIONS_CLASS = re.compile(r"(Options?|Flags|Settings)$")
+_TABLE_OF_OPTIONS = re.compile(r"^_?(\w+_)?(options?|config|settings|defaults?)$", re.IGNORECASE)
+_DESCRIPTOR = re.compile(r"\w+\(\s*['\"]\w+['\"]")
+_OPTIONS = frozenset({"options", "opts", "flags", "settings"})
 _SETTER = re.compile(r"^set_|^set$")
 
 
@@ -41,6 +45,7 @@ class PublicCallable:
     function: Function | None
     klass: Class | None
     listed: bool = True  # false for what can be reached, but is left out of its module's `__all__`
+    scope: str = ""  # how far what it sets reaches, where that was found out
 
 
 def sets_any_option(name: str) -> bool:
@@ -71,7 +76,7 @@ def see(  # noqa: PLR0913 - mirrors the record
     detail: str = "",
 ) -> Observation:
     """An observation at a public callable's head, or at `lines`."""
-    return walk.cited.observe(
+    seen = walk.cited.observe(
         kind,
         name or item.name,
         lines or item.lines,
@@ -80,7 +85,9 @@ def see(  # noqa: PLR0913 - mirrors the record
         value=value,
         value_type=value_type,
         detail=detail,
+        scope=item.scope,
     )
+    return seen.model_copy(update={"offered": True}) if walk.index.offered(*item.entity) else seen
 
 
 def walk_parameters(walk: FileWalk, item: PublicCallable) -> Iterator[Observation]:
@@ -104,11 +111,75 @@ def walk_parameters(walk: FileWalk, item: PublicCallable) -> Iterator[Observatio
             item,
             name=f"{item.name}({parameter.name}=)",
             lines=(parameter.line, parameter.line),
-            value=parameter.default,
-            value_type=_type_of(parameter.default),
+            value=_of_field(parameter.default),
+            value_type=_type_of(_of_field(parameter.default)),
             detail=detail,
         )
     yield from _keyword_options(walk, item)
+    yield from _documented_options(walk, item)
+
+
+def _table_options(walk: FileWalk, item: PublicCallable, seen: set[str]) -> Iterator[Observation]:
+    """Keys of the module's table of options, for a callable that sets any of them by keyword."""
+    facts = walk.index.modules.get(item.entity[0])
+    for name, constant in facts.constants.items() if facts is not None else []:
+        for key, text in constant.entries if _TABLE_OF_OPTIONS.search(name) else ():
+            if key.isidentifier() and key not in seen:
+                seen.add(key)
+                yield see(
+                    walk,
+                    Kind.PARAM,
+                    item,
+                    name=f"{item.name}({key}=)",
+                    value=_inner(text),
+                    value_type=_type_of(text),
+                    detail=f"weak: option of the package's configuration, default in {name}",
+                )
+
+
+def _options_classes(index: PackageIndex) -> tuple[str, ...]:
+    """Names that the release's options classes define by descriptors: `parallel = Mapped("auto_parallel")`."""
+    known = index.memo.get("options_classes")
+    if isinstance(known, tuple):
+        return known
+    found: dict[str, None] = {}
+    for facts in index.modules.values():
+        for name, constant in facts.constants.items():
+            owner, _, last = name.rpartition(".")
+            mapped = facts.role in RUNS and bool(_OPTIONS_CLASS.search(owner)) and _DESCRIPTOR.match(constant.text)
+            if mapped and control_parameter(last):
+                found[last] = None
+    index.memo["options_classes"] = tuple(found)
+    return tuple(found)
+
+
+def _documented_options(walk: FileWalk, item: PublicCallable) -> Iterator[Observation]:
+    """What a callable takes through `**kwargs` by its docstring or the package's options classes only."""
+    splat = next((p.name for p in item.parameters if p.star == "**"), "")
+    if not splat:
+        return
+    seen = {p.name for p in item.parameters}
+    if sets_any_option(item.name):
+        yield from _table_options(walk, item, seen)
+    for name in _options_classes(walk.index) if splat in _OPTIONS and item.name.count(".") == 1 else ():
+        if name not in seen:
+            detail = "taken from **kwargs; an options class of the package has it"
+            yield see(walk, Kind.PARAM, item, name=f"{item.name}({name}=)", detail=f"weak: {detail}")
+    for holder in dict.fromkeys((item.node, _body_of(item))):
+        for known in documented_parameters(docstring_of(holder)):
+            if known.name in seen or not control_parameter(known.name):
+                continue
+            seen.add(known.name)
+            yield see(
+                walk,
+                Kind.PARAM,
+                item,
+                name=f"{item.name}({known.name}=)",
+                lines=(known.line, known.line),
+                value=known.default,
+                value_type=_type_of(known.default),
+                detail="taken from **kwargs, as the docstring says",
+            )
 
 
 def _related(item: PublicCallable) -> dict[str, str]:
@@ -177,17 +248,45 @@ def _sizing_names(item: PublicCallable) -> dict[str, str]:
 
 
 def _resolved_default(walk: FileWalk, item: PublicCallable, parameter: Parameter) -> str:
-    """Literal behind a default such as `DEFAULT` or `TABLE["key"]`."""
+    """Literal behind a default such as `DEFAULT` or `TABLE["key"]`, or behind None for the package's options."""
     text = parameter.default or ""
     match = re.fullmatch(r"([A-Za-z_][\w.]*)\[['\"]?(\w+)['\"]?\]", text)
     if match:
         place = walk.index.constant_at(item.entity[0], match[1])
         entries = dict(place[0].constants[place[1]].entries) if place is not None else {}
-        return f"{text} = {entries[match[2]]}" if match[2] in entries else ""
+        return f"{text} = {_inner(entries[match[2]])}" if match[2] in entries else ""
+    if sets_any_option(item.name):
+        facts = walk.index.modules[item.entity[0]]
+        tables = (dict(c.entries) for c in facts.constants.values() if c.entries)
+        entry = next((table[parameter.name] for table in tables if parameter.name in table), None)
+        return f"{text} = {_inner(entry)}" if entry is not None else ""
     if re.fullmatch(r"[A-Za-z_][\w.]*", text) and text not in ("None", "True", "False"):
         place = walk.index.constant_at(item.entity[0], text)
-        return f"{text} = {place[0].constants[place[1]].text}" if place is not None else ""
+        return f"{text} = {_inner(place[0].constants[place[1]].text)}" if place is not None else ""
     return ""
+
+
+_WRAPPED = re.compile(r"^[\w.]+\(\s*(?:default\w*|value)\s*=\s*([^(),]+)\s*\)$")
+_READ = re.compile(
+    r"^(?:int|float|bool|str)?\(?\s*(?:os\.)?(?:environ\.get|getenv)\(\s*['\"]\w+['\"]\s*,\s*([^(),]+)\s*\)\s*\)?$"
+)
+
+
+_FIELD = re.compile(
+    r"^(?:\w+\.)?(?:field|Field|attrib|ib)\(\s*(?:default\s*=\s*)?(-?[\d_.]+(?:e-?\d+)?|None|True|False|'[^']*'|\"[^\"]*\")\s*[,)]"
+)
+
+
+def _of_field(default: str | None) -> str | None:
+    """The default inside of a dataclass's or model's field."""
+    match = _FIELD.match(default or "")
+    return match[1] if match is not None else default
+
+
+def _inner(text: str) -> str:
+    """The value inside of a marker such as `Unset(default=4)`, or behind a read of a variable."""
+    match = _WRAPPED.match(text) or _READ.match(text)
+    return match[1].strip() if match is not None else text
 
 
 def _keyword_options(walk: FileWalk, item: PublicCallable) -> Iterator[Observation]:
@@ -196,23 +295,14 @@ def _keyword_options(walk: FileWalk, item: PublicCallable) -> Iterator[Observati
     if splat is None:
         return
     seen: set[str] = {p.name for p in item.parameters}
-    for option in _options(walk.index, walk.pyfile, _body_of(item), splat, set()):
+    for option in options(walk.index, walk.pyfile, _body_of(item), splat, set()):
         if option.name in seen or not control_parameter(option.name):
             continue
         seen.add(option.name)
         yield (_elsewhere(walk, item, option) if option.pyfile is not walk.pyfile else _here(walk, item, option))
 
 
-@dataclass(frozen=True, eq=False)
-class _Option:
-    name: str
-    node: Node
-    default: str | None
-    pyfile: PyFile
-    through: str
-
-
-def _here(walk: FileWalk, item: PublicCallable, option: _Option) -> Observation:
+def _here(walk: FileWalk, item: PublicCallable, option: Option) -> Observation:
     through = f", read in {option.through}()" if option.through else ""
     return see(
         walk,
@@ -226,87 +316,8 @@ def _here(walk: FileWalk, item: PublicCallable, option: _Option) -> Observation:
     )
 
 
-def _elsewhere(walk: FileWalk, item: PublicCallable, option: _Option) -> Observation:
+def _elsewhere(walk: FileWalk, item: PublicCallable, option: Option) -> Observation:
     """An option that a function of another file reads: cited there."""
     facts = walk.index.modules[option.pyfile.module]
     cited = Cited(walk.index.source(facts.file), facts.file, facts.role, "python")
     return _here(FileWalk(option.pyfile, cited, walk.index), item, option)
-
-
-def _options(index: PackageIndex, pyfile: PyFile, body: Node, splat: str, seen: set[Entity]) -> Iterator[_Option]:
-    """Keys that a function reads from a mapping of options, through the functions that it hands the mapping to."""
-    scope = pyfile.inner.get(body.id)
-    through = scope.qualname if scope is not None and seen else ""
-    holders = {splat}
-    for node in descend(body):
-        if node.type == "assignment":
-            value = node.child_by_field_name("right")
-            source = text_of(value)
-            if source in holders or source in {f"{h}.copy()" for h in holders} | {f"dict({h})" for h in holders}:
-                holders.add(text_of(node.child_by_field_name("left")))
-        key, default = _option(node, holders)
-        if key is not None:
-            yield from _keys(pyfile, node, key, default, through)
-        elif node.type == "call" and len(seen) < _FORWARDS:
-            yield from _forwarded(index, pyfile, node, holders, seen)
-
-
-def _keys(pyfile: PyFile, node: Node, key: Node, default: Node | None, through: str) -> Iterator[_Option]:
-    value = pyfile.value(key)
-    if isinstance(value, Choice) and not value.together:
-        return
-    names = strings(value)
-    found = pyfile.value(default) if default is not None and default.type == "identifier" else None
-    defaults = list(found.options) if isinstance(found, Choice) and len(found.options) == len(names) else []
-    for place, name in enumerate(names):
-        text = brief(default) if default is not None else None
-        if defaults:
-            text = repr(defaults[place]) if isinstance(defaults[place], (str, int, float, bool)) else text
-        yield _Option(name, node, text, pyfile, through)
-
-
-def _forwarded(
-    index: PackageIndex, pyfile: PyFile, call: Node, holders: set[str], seen: set[Entity]
-) -> Iterator[_Option]:
-    """A call `f(**kwargs)` or `f(kwargs)` of a function of the package."""
-    holder = call.child_by_field_name("arguments")
-    given = holder.named_children if holder is not None else []
-    splat = any(c.type == "dictionary_splat" and text_of(c).lstrip("*") in holders for c in given)
-    positional, _ = arguments_of(call)
-    place = next((i for i, node in enumerate(positional) if text_of(node) in holders), None)
-    if not splat and place is None:
-        return
-    outer = pyfile.scope(call).function()
-    name = dotted(call.child_by_field_name("function"))
-    entity = index.called(pyfile.module, outer.qualname if outer is not None else "", name)
-    known = index.function(entity)
-    if entity is None or known is None or entity in seen:
-        return
-    seen.add(entity)
-    target = (
-        next((p.name for p in known.parameters if p.star == "**"), None)
-        if splat
-        else known.parameters[place].name
-        if place is not None and place < len(known.parameters)
-        else None
-    )
-    other = pyfile if entity[0] == pyfile.module else index.opened(entity[0])
-    body = other.functions.get(entity[1]) if other is not None else None
-    if target and other is not None and body is not None:
-        yield from _options(index, other, body, target, seen)
-
-
-def _option(node: Node, holders: set[str]) -> tuple[Node | None, Node | None]:
-    """(key, default) if an expression reads one option."""
-    if node.type == "call":
-        owner, _, method = dotted(node.child_by_field_name("function")).rpartition(".")
-        if owner in holders and method in ("pop", "get", "setdefault"):
-            positional, _ = arguments_of(node)
-            return (positional[0] if positional else None), (positional[1] if len(positional) > 1 else None)
-    elif node.type == "subscript" and text_of(node.child_by_field_name("value")) in holders:
-        return node.child_by_field_name("subscript"), None
-    elif node.type == "comparison_operator" and len(node.named_children) == 2:
-        tests = any(c.type in ("in", "not in") for c in node.children)
-        if tests and text_of(node.named_children[1]) in holders:
-            return node.named_children[0], None
-    return None, None

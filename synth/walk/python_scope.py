@@ -22,6 +22,18 @@ MAX_SCOPES = 40  # scopes around one expression that are searched for a name
 MAX_DOTS = 12  # components of a dotted name
 MAX_LOOKUPS = 12  # names that are followed to get at one value
 _DEFINING = frozenset({"function_definition", "class_definition", "lambda"})
+_BINDING = frozenset(
+    {
+        "assignment",
+        "named_expression",
+        "for_statement",
+        "for_in_clause",
+        "as_pattern",
+        "import_statement",
+        "import_from_statement",
+        "keyword_argument",
+    }
+)
 
 _INDENT = re.compile(rb"(?:\A|[\n\r\f])([ \t]*)")
 
@@ -177,19 +189,25 @@ class PyFile:
         return self.scopes.get(node.id, self.top)
 
     def _collect(self) -> None:
+        # millions of times in a large release: each look at a node's type or id makes an object
+        scopes, inner, parents = self.scopes, self.inner, self.tree.parents
         for node in self.tree.nodes:
-            parent = self.tree.parent(node)
+            key = node.id
+            parent = parents.get(key)
             if parent is None:
-                self.scopes[node.id] = self.top
+                scopes[key] = self.top
                 continue
-            scope = self.scopes[parent.id]
-            if parent.type in _DEFINING and self._opens(parent, node):
-                scope = self.inner[parent.id]
-            self.scopes[node.id] = scope
-            if node.type in _DEFINING:
+            outer = parent.id
+            scope = scopes[outer]
+            opened = inner.get(outer)
+            if opened is not None and self._opens(parent, node):
+                scope = opened
+            scopes[key] = scope
+            kind = node.type
+            if kind in _DEFINING:
                 self._open(node, scope)
-            else:
-                self._define(node, scope)
+            elif kind in _BINDING:
+                self._define(node, kind, scope)
 
     @staticmethod
     def _opens(parent: Node, node: Node) -> bool:
@@ -216,22 +234,22 @@ class PyFile:
         for parameter, default in parameters_of(node):
             inner.names.setdefault(parameter, []).append(Definition("parameter", default))
 
-    def _define(self, node: Node, scope: Scope) -> None:
-        if node.type == "assignment":
+    def _define(self, node: Node, kind: str, scope: Scope) -> None:
+        if kind == "assignment":
             value = node.child_by_field_name("right")
             if value is not None:
                 self._bind(node.child_by_field_name("left"), value, scope, "assign")
-        elif node.type == "named_expression":
+        elif kind == "named_expression":
             self._bind(node.child_by_field_name("name"), node.child_by_field_name("value"), scope, "assign")
-        elif node.type in ("for_statement", "for_in_clause"):
+        elif kind in ("for_statement", "for_in_clause"):
             self._bind(node.child_by_field_name("left"), node.child_by_field_name("right"), scope, "loop")
-        elif node.type == "as_pattern":
+        elif kind == "as_pattern":
             alias = node.child_by_field_name("alias")
             if alias is not None and alias.named_children:
                 self._bind(alias.named_children[0], node.named_children[0], scope, "with")
-        elif node.type in ("import_statement", "import_from_statement"):
+        elif kind in ("import_statement", "import_from_statement"):
             self._import(node, scope)
-        elif node.type == "keyword_argument" and text_of(node.child_by_field_name("name")) == "env":
+        elif kind == "keyword_argument" and text_of(node.child_by_field_name("name")) == "env":
             function = scope.function()
             if function is not None:
                 self.handed_over.add((function.node.id, text_of(node.child_by_field_name("value"))))

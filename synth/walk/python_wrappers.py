@@ -38,7 +38,7 @@ class Wrapper:
 
 def find_wrappers(index: PackageIndex, paths: list[str]) -> None:
     """Fill `index.wrappers` from the files that touch the environment."""
-    files = [index.pyfile(path, index.source(path)) for path in paths]
+    files = [index.kept(path) for path in paths]
     for pyfile in files:
         for access in accesses(pyfile):
             if access.form in ("get", "subscript", "in", "pop") and access.where == "live":

@@ -26,9 +26,11 @@ _BUILD_FILE = re.compile(
     re.IGNORECASE,
 )
 _TEST_FILE = re.compile(
-    r"^(test_.*|_?testing|_test_.*|.*_tests?|conftest|tests?|.*_unittest)\.(py|pyi|c|cc|cpp|cxx|cu|h|hpp)$",
+    r"^(test_.*|_?testing(_.*)?|pytest(_.*)?|_test_.*|.*_tests?|conftest|tests?|.*_unittest)\.(py|pyi|c|cc|cpp|cxx|cu|h|hpp)$",
     re.IGNORECASE,
 )
+_BENCHMARK_FILE = re.compile(r"^(benchmarks?(_.*)?|.*_benchmarks?|bench_.*)\.(py|pyi|c|cc|cpp|cxx|cu)$", re.IGNORECASE)
+_EXAMPLE_FILE = re.compile(r"^(demos?(_.*)?|examples?(_.*)?|tutorials?)\.(py|c|cc|cpp|cxx|cu)$", re.IGNORECASE)
 _DOC_FILE = re.compile(r"\.(rst|md|txt|html?)$", re.IGNORECASE)
 
 
@@ -41,6 +43,12 @@ def role_of(path: str) -> Role:
     if _TEST_FILE.match(name) or any(_TEST.match(folder) for folder in folders):
         return Role.TEST
     for depth, folder in enumerate(folders):
+        if (
+            folder == "contrib"
+            and depth < len(folders) - 1
+            and folders[depth + 1] in ("libs", "lib", "python", "restricted")
+        ):
+            return Role.VENDORED  # other projects' code, in the manner of large source trees
         for pattern, role in (
             (_VENDORED, Role.VENDORED),
             (_EXAMPLE, Role.EXAMPLE),
@@ -51,10 +59,14 @@ def role_of(path: str) -> Role:
         # `tools`, `docs` and the like are support folders at the top of a release, but may be modules inside a package
         if _DOC.match(folder):
             return Role.DOC
-        if depth == 0 and _BUILD.match(folder):
+        if (depth == 0 and _BUILD.match(folder)) or folder.startswith("."):
             return Role.BUILD
     if len(folders) == 0 and _BUILD_FILE.match(name):
         return Role.BUILD
     if name in ("setup.py", "meson.build", "CMakeLists.txt"):
         return Role.BUILD
+    if _BENCHMARK_FILE.match(name):
+        return Role.BENCHMARK
+    if _EXAMPLE_FILE.match(name):
+        return Role.EXAMPLE
     return Role.DOC if _DOC_FILE.search(name) else Role.LIBRARY

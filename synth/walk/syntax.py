@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -16,7 +17,12 @@ TEXT_LIMIT = 2_000  # characters of source that one observation carries
 CITED_LINES = 12  # a statement longer than this is cited by the lines of the expression alone
 PARSE_SECONDS = 10.0
 VALUE_LIMIT = 300  # characters of a default or size expression
+MAX_ANCESTORS = 200
+COMMENT_LINES = 8  # above a line that are taken to be about it
 _CHUNK = 1 << 16
+_DESCRIBED = frozenset({Kind.ENV_READ, Kind.OPTION})
+_COMMENT_LINE = re.compile(rb"^\s*(?:#+:?|//[/!]?|/\*+|\*(?!/)|--)\s*(.*?)(?:\*/)?\s*$", re.DOTALL)
+_TRAILING = re.compile(rb"[^'\"\s].*?\s(?:#|//)\s+([^'\"]*)$", re.DOTALL)
 _STRINGS = frozenset({"string", "string_literal"})
 
 
@@ -104,6 +110,7 @@ class Cited:
     role: Role
     language: str
     _lines: list[bytes] = field(default_factory=list)
+    _spans: dict[tuple[int, int], tuple[str, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Split once: every citation needs the lines."""
@@ -111,9 +118,25 @@ class Cited:
 
     def span(self, line: int, end_line: int) -> tuple[str, str]:
         """Text (shortened) and digest of the lines `line`..`end_line`."""
-        raw = b"".join(self._lines[line - 1 : end_line])
-        head = raw[: 4 * TEXT_LIMIT].decode("utf-8", "replace")
-        return head[:TEXT_LIMIT], hashlib.sha256(raw).hexdigest()
+        known = self._spans.get((line, end_line))
+        if known is None:
+            raw = b"".join(self._lines[line - 1 : end_line])
+            head = raw[: 4 * TEXT_LIMIT].decode("utf-8", "replace")
+            known = head[:TEXT_LIMIT], hashlib.sha256(raw).hexdigest()
+            self._spans[(line, end_line)] = known  # a file of one long line is cited again and again
+        return known
+
+    def comments(self, line: int) -> str:
+        """Text of the comment on a line and of those right above it."""
+        found: list[str] = []
+        for place in range(line - 2, max(-1, line - 2 - COMMENT_LINES), -1):
+            match = _COMMENT_LINE.match(self._lines[place][:VALUE_LIMIT]) if place < len(self._lines) else None
+            if match is None:
+                break
+            found.insert(0, match[1].decode("utf-8", "replace"))
+        trailing = _TRAILING.search(self._lines[line - 1][:VALUE_LIMIT]) if line <= len(self._lines) else None
+        found += [trailing[1].decode("utf-8", "replace")] if trailing is not None else []
+        return one_line(" ".join(found), 2 * VALUE_LIMIT)
 
     def observe(  # noqa: PLR0913 - it mirrors the record
         self,
@@ -128,11 +151,14 @@ class Cited:
         target: str = "",
         unless_set: bool = False,
         detail: str = "",
+        key: str = "",
+        scope: str = "",
     ) -> Observation:
         """Build an observation that cites `lines` (1-based, inclusive) of this file."""
         line = max(1, lines[0])
         end = max(line, min(lines[1], max(len(self._lines), 1)))
         text, digest = self.span(line, end)
+        about = self.comments(line) if kind in _DESCRIBED else ""
         return Observation(
             kind=kind,
             name=name[:VALUE_LIMIT],
@@ -150,6 +176,9 @@ class Cited:
             unless_set=unless_set,
             language=self.language,
             detail=one_line(detail),
+            about=about,
+            key=key[:VALUE_LIMIT],
+            scope=scope,
         )
 
 
@@ -217,8 +246,10 @@ class Nodes:
         return self.parents.get(node.id)
 
     def ancestors(self, node: Node) -> Iterator[Node]:
-        """Parents from the nearest outwards."""
+        """Parents from the nearest outwards, as far as anything that was written by hand is nested."""
         current = self.parents.get(node.id)
-        while current is not None:
+        for _ in range(MAX_ANCESTORS):
+            if current is None:
+                return
             yield current
             current = self.parents.get(current.id)

@@ -1,4 +1,4 @@
-"""Regular expressions over raw text: weak evidence, for languages without a walker and files that do not parse."""
+"""Regular expressions over raw text: weak evidence, for files that do not parse."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from synth.records import Kind, Observation, Role
 from synth.walk.syntax import Cited, line_at, line_index
 
-TEXT_SUFFIXES = frozenset({".pyx", ".pxd", ".pxi", ".rs"})
 _LANGUAGES = {
     ".pyx": "cython",
     ".pxd": "cython",

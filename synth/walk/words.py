@@ -34,6 +34,7 @@ _COUNT = re.compile(
     r"^(n_?jobs|n_?threads?|nthreads?|num_?threads|threads|thread_count|max_threads|threads_per_\w+|"
     r"(?!use_|has_|is_)\w+_threads|inter_op\w*|intra_op\w*|"
     r"(n|num|nb|max|min|io|cpu|data|inner|default|total|initial)?_?workers|workers_per_\w+|processes|"
+    r"\w+_(num|max)_(workers|threads|proc|procs|processes|cpus)|num_\w+_(workers|threads)|"
     r"n_?proc(s|esses)?|num_?proc(s|esses)?|max_processes|n_?cpus?|num_?cpus?|cpus|ncores|n_?cores|num_?cores|cores|"
     r"n_?gpus|num_?gpus|parallelism|concurrency|max_(concurrency|concurrent_\w+|inflight\w*)|pool_size|use_threads|"
     r"multi_?thread\w*|max_n?bytes|n_?streams|pool_threads)$",
@@ -47,7 +48,7 @@ _CHOICE = re.compile(
     r"cache|(use|enable|disable)_cache|cache_capacity|(\w+_)?buffer_?size|buffering|prefetch\w*|queue_size|"
     r"max_?queue\w*|compress|compression(_level)?|copy(_\w)?|(use|enable|allow)_\w*(parallel|threads?)\w*|"
     r"nogil|fast_?math|jit|streaming|split_\w*(groups|chunks|blocks)|npartitions|limits?|pin_memory|"
-    r"persistent_workers|cpu_affinity|start_method|mp_context|spill\w*|(temp|tmp|spill|scratch)_(folder|dir\w*)|"
+    r"persistent_workers|\w+_(prefetch_factor|pin_memory|persistent_workers)|cpu_affinity|start_method|mp_context|spill\w*|(temp|tmp|spill|scratch)_(folder|dir\w*)|"
     r"optimi[sz]ations?|bounds_?check|inline|(worker|idle|thread)_\w*timeout)$",
     re.IGNORECASE,
 )

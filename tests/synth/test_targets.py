@@ -192,3 +192,42 @@ def test_filenames_are_normalised():
     parsed = read_filename("Foo.Bar-baz-1.0.0.tar.bz2")
     assert parsed is not None
     assert (parsed.name, parsed.version, parsed.kind) == ("foo-bar-baz", Version("1.0.0"), "sdist")
+
+
+def test_installed_distributions(tmp_path):
+    from synth.installed import find_distribution, installed_release
+
+    info = tmp_path / "site" / "demo_pkg-1.2.dist-info"
+    info.mkdir(parents=True)
+    (tmp_path / "site" / "demo").mkdir()
+    (tmp_path / "site" / "demo" / "__init__.py").write_text("x = 1\n")
+    (tmp_path / "site" / "other.py").write_text("y = 2\n")
+    (tmp_path / "out.py").write_text("secret\n")
+    (info / "RECORD").write_text(
+        "demo/__init__.py,,\n../out.py,,\n/etc/passwd,,\ndemo/gone.py,,\ndemo_pkg-1.2.dist-info/RECORD,,\n"
+    )
+    for target in (parse_target("installed:demo.pkg"), parse_target(str(info))):
+        assert target.installed
+        assert find_distribution(target, [str(tmp_path / "site")]) == info
+        release = installed_release(target, tmp_path / "work", [str(tmp_path / "site")])
+        assert (release.name, release.version, release.kind) == ("demo-pkg", "1.2", "folder")
+        files = sorted(p.relative_to(release.root).as_posix() for p in release.root.rglob("*") if p.is_file())
+        assert files == ["demo/__init__.py", "demo_pkg-1.2.dist-info/RECORD"]
+    with pytest.raises(SynthError, match="is not installed"):
+        find_distribution(parse_target("installed:nothing-here"), [str(tmp_path)])
+    with pytest.raises(SynthError, match="no name of a distribution"):
+        parse_target("installed:../x")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_commit_of_a_checkout_is_its_version(tmp_path, packed):
+    commit = "0123456789abcdef" * 2 + "01234567"
+    git = tmp_path / "repo" / ".git"
+    (git / "refs/heads").mkdir(parents=True)
+    (git / "HEAD").write_text("ref: refs/heads/main\n")
+    if packed:
+        (git / "packed-refs").write_text(f"# pack-refs\n{commit} refs/heads/main\n")
+    else:
+        (git / "refs/heads/main").write_text(commit + "\n")
+    (tmp_path / "repo/pyproject.toml").write_text('[project]\nname = "demo"\ndynamic = ["version"]\n')
+    assert folder_identity(tmp_path / "repo") == ("demo", f"0+g{commit[:12]}")

@@ -236,11 +236,24 @@ def test_devices_and_pipes_in_a_zip(tmp_path, kind):
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_entries_that_contradict_each_other(tmp_path, names, message, suffix):
     if suffix == ".zip":
-        data = zip_bytes([(name, b"1") for name in names])
+        data = zip_bytes([(name, str(i).encode()) for i, name in enumerate(names)])
     else:
         kinds = [tarfile.DIRTYPE if name.endswith("/") else tarfile.REGTYPE for name in names]
-        data = tar_bytes(*(member(name, type=kind) for name, kind in zip(names, kinds, strict=True)))
+        contents = [b"" if kind == tarfile.DIRTYPE else str(i).encode() for i, kind in enumerate(kinds)]
+        entries = zip(names, contents, kinds, strict=True)
+        data = tar_bytes(*(member(name, content, type=kind) for name, content, kind in entries))
     assert message in refused(tmp_path, write(tmp_path, suffix, data))
+
+
+@pytest.mark.parametrize("suffix", [".tar", ".zip"])
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_a_file_that_was_packed_twice_is_unpacked_once(tmp_path, suffix):
+    skipped = []
+    packed = [("d/a", b"1"), ("d/a", b"1")]
+    data = zip_bytes(packed) if suffix == ".zip" else tar_bytes(*(member(*entry) for entry in packed))
+    root = unpack(write(tmp_path, suffix, data), tmp_path / "out", on_skip=skipped.append)
+    assert tree(root) == {"a": b"1"}
+    assert [(one.file, one.why) for one in skipped] == [("d/a", "a second copy of the same file")]
 
 
 def test_names_that_cannot_be_shown_are_left_out_and_reported(tmp_path):

@@ -58,7 +58,7 @@ def test_languages_and_roles(tmp_path):
     assert found == {
         "A_PY": (Role.LIBRARY, "python", "syntax"),
         "A_C": (Role.LIBRARY, "c", "syntax"),
-        "A_PYX": (Role.LIBRARY, "cython", "text"),
+        "A_PYX": (Role.LIBRARY, "cython", "syntax"),
         "A_VENDORED": (Role.VENDORED, "python", "syntax"),
         "A_TEST": (Role.TEST, "python", "syntax"),
         "A_BUILD": (Role.BUILD, "python", "syntax"),
