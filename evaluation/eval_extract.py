@@ -3,7 +3,8 @@
 A list is a JSON file that names a library, a version, `controls`, `not_controls`, `not_control_patterns` and
 `unreviewed_patterns`. What is reported under a name of a control counts as found; a control that is `required` and
 not found is a miss; any other reported name is a false one, unless a pattern says that nobody looked at it, or it is
-a parameter that no list rejects. Libraries that the rules were not developed on are marked as held out.
+a parameter that no list rejects. Libraries that the rules were not developed on are marked as held out; see
+docs/extraction.md for how far they were.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ DEVELOPED_ON = frozenset({"numexpr", "joblib", "threadpoolctl", "tokenizers"})
 DEFAULT_GOLD = Path("../shared/gold")
 KINDS = ("env", "api", "config", "param", "all")
 _UNSET = frozenset({"", "-", "none", "unset", "no default", "null", "not set", "no change", "no limit", "disabled"})
-_COLUMNS = ("library", "kind", "required", "recall", "precision", "binding", "default", "scope", "kept")
+_COLUMNS = ("library", "kind", "required", "recall", "precision", "binding", "verbatim", "default", "scope", "kept")
 
 
 def norm(name: str) -> str:
@@ -50,6 +51,7 @@ class Score:
     false: int = 0
     kept: int = 0
     binding: list[int] = field(default_factory=lambda: [0, 0])
+    verbatim: list[int] = field(default_factory=lambda: [0, 0])
     default: list[int] = field(default_factory=lambda: [0, 0])
     scope: list[int] = field(default_factory=lambda: [0, 0])
     missing: list[str] = field(default_factory=list)
@@ -60,7 +62,7 @@ class Score:
         """Sum up."""
         for name in ("required", "found_required", "found", "false", "kept"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        for name in ("binding", "default", "scope"):
+        for name in ("binding", "verbatim", "default", "scope"):
             pair = getattr(self, name)
             pair[0] += getattr(other, name)[0]
             pair[1] += getattr(other, name)[1]
@@ -146,6 +148,7 @@ def _control(line: Score, control: dict[str, Any], items: list[dict[str, Any]]) 
         return
     checks = (
         ("binding", control.get("read_when"), "read_when", _same_binding),
+        ("verbatim", control.get("read_when"), "read_when", _verbatim),
         ("default", control.get("default"), "default", _same_default),
         ("scope", control.get("scope"), "scope", _same_scope),
     )
@@ -156,8 +159,13 @@ def _control(line: Score, control: dict[str, Any], items: list[dict[str, Any]]) 
         right = any(same(str(wanted), str(item[key])) for item in items)
         pair[0] += right
         pair[1] += 1
-        if not right:
+        if not right and name != "verbatim":
             line.off.append(f"{control['name']} {name}: list `{wanted}`, reported `{items[0][key]}`")
+
+
+def _verbatim(wanted: str, given: str) -> bool:
+    """The same text, as `score.py` beside the lists counts it: an entry with an explanation never agrees."""
+    return wanted.replace("_", "-") == given.replace("_", "-")
 
 
 def _same_binding(wanted: str, given: str) -> bool:
@@ -183,14 +191,42 @@ def _words(text: str) -> str:
     return re.sub(r"[\s'\"`]+", " ", text.lower()).strip()
 
 
+def _sequence(text: str) -> str:
+    """`['a', 'b']` -> `a b`: lists write sequences as words."""
+    return re.sub(r"[\[\](),\s]+", " ", text).strip() if re.fullmatch(r"[\[(].*[\])]", text) else text
+
+
 def _same_default(wanted: str, given: str) -> bool:
-    """A list's default begins with a reported value or names it as a word; `unset -> X` reports both."""
+    """A list's default begins with a reported value or names it as a word; `unset -> X` reports both.
+
+    An expression agrees where it has all numbers and most words of what the list says, which puts it in other words.
+    """
     listed = _words(wanted)
-    return any(_names(listed, part) for part in _words(given).split(" -> "))
+    parts = [_sequence(part.strip()) for part in _words(given).split(" -> ")]
+    return any(_names(listed, part) for part in parts) or _same_expression(wanted, given)
+
+
+def _same_expression(wanted: str, given: str) -> bool:
+    if not re.search(r"\w\(|[*/]|::", given):
+        return False
+    listed, reported = _tokens(wanted), _tokens(given)
+    numbers = {t for t in listed if t.isdigit()}
+    words = listed - numbers
+    shared = [w for w in words if any(w[:4] == r[:4] for r in reported)]
+    return len(listed) > 1 and numbers <= reported and 3 * len(shared) >= 2 * len(words)
+
+
+def _tokens(text: str) -> set[str]:
+    """Numbers and words of an expression, without units and words that only join."""
+    cut = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text)
+    found = re.findall(r"[a-z]{3,}|\d+", cut.lower())
+    return set(found) - {"the", "and", "else", "when", "mib", "kib", "gib", "unset", "default", "std", "bytes"}
 
 
 def _names(listed: str, reported: str) -> bool:
     value = reported.partition(" (")[0]
+    if value in ("false", "0", "off") and listed in _UNSET:
+        return True  # a switch that is off unless it is set
     if value in _UNSET:
         return listed in _UNSET or bool(re.match(r"(none|unset|not set|no |null|-|disabled)", listed))
     forms = {value, {"true": "1", "false": "0", "1": "true", "0": "false"}.get(value, value)}
@@ -220,6 +256,7 @@ def _row(line: Score) -> list[str]:
         _share([line.found_required, line.required]),
         _share([line.found, line.found + line.false]),
         _share(line.binding),
+        _share(line.verbatim),
         _share(line.default),
         _share(line.scope),
         str(line.kept),

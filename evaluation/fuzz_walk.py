@@ -39,7 +39,7 @@ HEADS = {
 }  # fmt: skip
 MAX_FILE = 200_000
 GROWTH = 2.5  # more calls than that for twice the input is more than linear
-_SMALL_CALLS = 200_000  # below that, what each walk costs once is most of the count
+_SMALL_CALLS = 30_000  # below that, what each walk costs once is most of the count
 _TOKENS = (
     b"(", b")", b"[", b"]", b"{", b"}", b'"', b"'", b'"""', b"\\\n", b"/*", b"*/", b"//", b"#", b"\0", b"\xef\xbb\xbf",
     b"\xff\xfe", b"\r", b"\r\n", b"\t", b"\x0c", b"lambda:", b"def f(", b"class C(", b"if ", b"os.environ[", b"getenv(",
@@ -181,7 +181,7 @@ def growth(path: Path, folder: Path, chance: random.Random) -> tuple[float, str]
     span = raw[start : start + chance.choice((1, 2, 5, 30, 200))]
     if chance.random() < 0.4:
         span = chance.choice(_TOKENS) + chance.choice(_TOKENS)
-    repeats = max(1, 15_000 // max(1, len(span)))
+    repeats = max(1, 30_000 // max(1, len(span)))
     counts: list[int] = []
     for times in (repeats, 2 * repeats):
         case = folder / f"grown-{times}"

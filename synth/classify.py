@@ -108,7 +108,7 @@ def variable(name: str, seen: Sequence[Observation], owners: Owners) -> tuple[Ve
         return "not_control", _ROLES.get(reads[0].role, "not read by the library")
     used = [o for o in running if not told(o)]
     if not used:
-        return "not_control", "read only to be shown or reported"
+        return "not_control", "read only to be shown, reported or debugged"
     running = used
     runtime = owners.outsized(name, running)
     if runtime:
@@ -124,6 +124,16 @@ def variable(name: str, seen: Sequence[Observation], owners: Owners) -> tuple[Ve
     if name.startswith("_"):
         return "not_control", "private by its name"
     return _by_name(name, running, owners)
+
+
+def _by_what_stands_beside(name: str, reading: lexicon.Reading, seen: Sequence[Observation]) -> str:
+    """What makes it a control apart from its name: its default, and what the value goes to."""
+    if lexicon.scratch(name) and reading.resource is not None:
+        return "where the library keeps scratch data"
+    if any(lexicon.starts_processes(o.value or "") for o in seen):
+        return "the library reads it; its default is a way to start processes"
+    fed = next((o.feeds for o in seen if o.feeds and lexicon.headed(o.feeds) and not lexicon.read(o.feeds).against), "")
+    return f"the library reads it into `{fed}`, which speaks of {lexicon.resource_of(fed)}" if fed else ""
 
 
 def _by_name(name: str, seen: Sequence[Observation], owners: Owners) -> tuple[Verdict, str]:
@@ -142,13 +152,9 @@ def _by_name(name: str, seen: Sequence[Observation], owners: Owners) -> tuple[Ve
     about = f"the library reads it; its name speaks of {reading.resource or 'how the engine works'}{through}"
     if reading.resource is not None and lexicon.headed(name):
         return "control", about
-    fed = next((o.feeds for o in seen if o.feeds and lexicon.headed(o.feeds) and not lexicon.read(o.feeds).against), "")
-    if lexicon.scratch(name) and reading.resource is not None:
-        return "control", f"where the library keeps scratch data{through}"
-    if any(lexicon.starts_processes(o.value or "") for o in seen):
-        return "control", "the library reads it; its default is a way to start processes"
-    if fed and not reading.against:
-        return "control", f"the library reads it into `{fed}`, which speaks of {lexicon.resource_of(fed)}{through}"
+    beside = _by_what_stands_beside(name, reading, seen)
+    if beside:
+        return "control", f"{beside}{through}"
     limit = reading.resource is not None and (number or reading.engine) and lexicon.headed(name.rpartition(".")[0])
     if described < -1 and not limit and not (reading.resource is not None and number):
         return "not_control", "what is written beside it speaks of diagnostics, checks or display"
@@ -187,9 +193,12 @@ _TELLS = re.compile(
 )
 
 
+_DEBUGS = re.compile(r"(dbg|(^|[/_])debug(ging|ger)?)(?!/)\w*\.\w+$")
+
+
 def told(seen: Observation) -> bool:
-    """Whether a place only shows a variable: by its function's name, or by what it shows where there is none."""
-    return bool(_TELLS.search(seen.function)) or unquoted(seen.value or "") in (
+    """Whether a place only shows or debugs: by its function's or file's name, or by what it shows for none."""
+    return bool(_TELLS.search(seen.function) or _DEBUGS.search(seen.file)) or unquoted(seen.value or "") in (
         "N/A",
         "n/a",
         "<unset>",
@@ -250,7 +259,9 @@ def scope(seen: Observation) -> str:
     """How far a setting reaches."""
     if seen.scope:
         return seen.scope
-    return "object" if seen.kind is Kind.PARAM else "process"
+    owner = seen.name.rpartition(".")[0].rpartition(".")[2]
+    method = seen.language == "rust" and owner[:1].isupper()  # of an object of the extension
+    return "object" if seen.kind is Kind.PARAM or method else "process"
 
 
 _STARTS = frozenset(
@@ -286,7 +297,7 @@ def precedence(name: str, chain: Sequence[str], seen: Observation, is_key: bool)
     """What wins over what."""
     if len(chain) > 1 and name in chain:
         return "the first that is set of " + ", ".join(chain)
-    if is_key:
+    if is_key and seen.name != name:
         return f"a value set in code over {seen.name} over the configuration file over the default"
     return ""
 

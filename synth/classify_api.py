@@ -166,7 +166,7 @@ def _amount(seen: Observation) -> bool:
 def _setter(name: str, seen: Observation, *, documented: bool) -> tuple[Verdict, str]:
     path = name.split(".")
     last, owner = path[-1], path[-2] if len(path) > 1 else ""
-    given = re.search(r"\(([^()]*)", seen.detail)
+    given = re.search(r"\(([^()]*)", seen.detail) or re.search(r"\bfn \w+\(([^()]*)", seen.text)
     parameters = given[1] if given is not None else ""
     if "imported function" in seen.detail:
         return "not_control", "a function of another library that it calls"
@@ -187,6 +187,8 @@ def _strength(last: str, owner: str, parameters: str, seen: Observation) -> str:
         words = re.sub(r"^\w+?_(?=(set|limit|enable|disable|clear|empty)_)", "", words)
     if _NOT_CHOICES.search(words) or _STATE.search(owner) or lexicon.shown(last):
         return ""
+    if seen.detail.startswith("a faster form of"):
+        return "choice"
     if _SETS_COUNT.match(words):
         return "count"
     if _SETS_MEMORY.match(words) or _SETS_UNIT.match(words):

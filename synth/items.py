@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from synth import classify, classify_api
+from synth.assigned import assigned
 from synth.classify import Verdict
 from synth.evidence import collect
 from synth.records import Evidence, Kind, Observation, Record, Role, Walk, When
 from synth.shipped import mark_unshipped
+from synth.walk.arithmetic import evaluated
 
 __all__ = ["Item", "ItemKind", "Place", "ReadWhen", "Verdict", "items_of"]
 
@@ -34,6 +36,14 @@ _RUNS = frozenset({Role.LIBRARY, Role.VENDORED})
 _NOTHING = (None, "None", "", "''", '""', "null", "~")
 _PLACES = 8  # places that one item cites
 _SECTION = 8  # keys from which on a section says something of one of them
+_LARGEST = re.compile(
+    r"(\w+::)*[ui](8|16|32|64|128|size)::MAX|sys\.maxsize|SIZE_MAX|U?INT(8|16|32|64)?_MAX|U?LLONG_MAX"
+)
+_INFINITE = re.compile(r"(\w+::)*f(32|64)::INFINITY|(math|np|numpy)\.inf|float\(['\"]\+?inf(inity)?['\"]\)|INFINITY")
+_WRAPPER = re.compile(
+    r"(?:\w+::)*NonZero\w*::new\(([^()]+)\)\s*\.\s*(?:unwrap|expect)\([^()]*\)|(?:Some|Ok|Box::new|Cow::Borrowed)\(([^()]+)\)|"
+    r"const\s*\{(.+)\}"
+)
 _TYPES = {"str": "string", "list": "list", "path": "path"}
 
 
@@ -81,9 +91,11 @@ class Item(Record):
 
 def items_of(walk: Walk) -> list[Item]:
     """The items of a walk, most important first."""
-    seen = tuple(mark_unshipped(walk.release, walk.observations))
+    seen = (*mark_unshipped(walk.release, walk.observations), *assigned(walk.release))
     builder = _Builder(walk.release.name, collect(walk.model_copy(update={"observations": seen})))
-    found = [*builder.variables(), *builder.callables(), *builder.pools(), *builder.probes()]
+    variables = list(builder.variables())
+    defaults = {item.name: item.default for item in variables if item.verdict == "control"}
+    found = [*variables, *builder.callables(defaults), *builder.pools(), *builder.probes()]
     return _ordered(found)
 
 
@@ -221,8 +233,11 @@ class _Builder:
 
     # callables
 
-    def callables(self) -> Iterable[Item]:
-        """Setters, reporters and parameters."""
+    def callables(self, defaults: Mapping[str, str]) -> Iterable[Item]:
+        """Setters, reporters and parameters; `defaults` are those of the variables that are controls."""
+        written: dict[tuple[str, str], set[str]] = defaultdict(set)
+        for e in self._of(Kind.ENV_WRITE):
+            written[(e.seen.file, e.seen.function)].add(e.seen.name)
         by_name: dict[tuple[Kind, str], list[Evidence]] = defaultdict(list)
         for e in self._of(Kind.API_SET, Kind.API_GET, Kind.PARAM):
             if e.seen.role in _RUNS:
@@ -237,6 +252,8 @@ class _Builder:
                 if first.value
                 else ("None" if what == "param" else classify_api.standing(first))
             )
+            if kind is Kind.API_SET and verdict == "control" and default == "-":
+                default = _default_of_setter(name, written.get((first.file, first.function), set()), defaults)
             known = re.search(r"(?:^|; )\S+ = ([^;]+)$", first.detail) if what == "param" else None
             if known is not None:
                 default = f"{classify.unquoted(known[1])} ({first.value})"
@@ -338,18 +355,47 @@ def _with_section(judged: Sequence[tuple[Item, list[Evidence]]]) -> Iterable[Ite
             yield item
 
 
+def _default_of_setter(name: str, written: set[str], defaults: Mapping[str, str]) -> str:
+    """What holds before a setter is called: the default of the variable that it writes, or that is called like it."""
+    last = name.rpartition(".")[2].lower()
+    named = {v for v in defaults if last.startswith("set_") and v.lower().endswith(last.removeprefix("set"))}
+    own = {v for v in named if v.lower().startswith(name.partition(".")[0].lower() + "_")}
+    found = (written & defaults.keys()) or own or named
+    if len(found) != 1:
+        return "-"
+    variable = found.pop()
+    return f"{defaults[variable].partition(' (')[0]} ({variable})"
+
+
 def _literal(given: str, resolved: str) -> bool:
     """Whether a default is a value, not an expression that is worked out when the variable is missing."""
-    return given != resolved or bool(re.fullmatch(r"[\w.+-]*|[\d_.]+\s*\w*", given))
+    value = bool(re.match(r"(unlimited|infinity|\d+|\w+) \(|\d+$", resolved))
+    return value or given != resolved or bool(re.fullmatch(r"[\w.+-]*|[\d_.]+\s*\w*", given))
 
 
 def _readable(text: str) -> str:
-    """`67108864` -> `67108864 (64 MiB)`: whole binary multiples, as people write them."""
-    value = int(text) if re.fullmatch(r"[1-9]\d{6,17}", text) else 0
+    """A value as people write it: `67108864 (64 MiB)`, `unlimited (u64::MAX)`, `Normal (Advice::Normal)`."""
+    bare = _unwrapped(text)
+    value = int(bare) if re.fullmatch(r"[1-9]\d{6,17}", bare) else 0
     for unit, size in (("GiB", 2**30), ("MiB", 2**20)):
         if value and value % size == 0:
-            return f"{text} ({value // size} {unit})"
-    return text
+            return f"{bare} ({value // size} {unit})"
+    if _LARGEST.fullmatch(bare):
+        return f"unlimited ({bare})"
+    if _INFINITE.fullmatch(bare):
+        return f"infinity ({bare})"
+    variant = re.fullmatch(r"(?:\w+::)*[A-Z]\w*::([A-Z]\w*[a-z]\w*)", bare)
+    return f"{variant[1]} ({bare})" if variant is not None else bare
+
+
+def _unwrapped(text: str) -> str:
+    """A constant without the types that it is wrapped in, worked out: `NonZero::new(32 * 1024).unwrap()` -> `32768`."""
+    for _ in range(4):
+        match = _WRAPPER.fullmatch(text.strip())
+        if match is None:
+            break
+        text = next(group for group in match.groups() if group is not None)
+    return evaluated(text)
 
 
 def _preferred(e: Evidence) -> tuple[bool, int, bool, float]:

@@ -18,7 +18,7 @@ def _words(text: str) -> re.Pattern[str]:
 # The resource of an item; the first that matches.
 _CLASSES = (
     ("spin", r"SPIN\w*|BLOCKTIME|WAIT_POLICY|BUSY_?WAIT|IDLE_SPIN\w*|YIELDS?"),
-    ("cpu.affinity", r"AFFINITY|PROC_BIND|BINDING|PINNING|PIN_THREADS?|PLACES|NUMA\w*|CPU_BIND\w*"),
+    ("cpu.affinity", r"AFFINITY|(PROC|THREAD|CORE)_BIND|BINDING|PINNING|PIN_THREADS?|PLACES|NUMA\w*|CPU_BIND\w*"),
     ("gpu.memory", r"(GPU|CUDA|DEVICE|VRAM|HIP)_(\w+_)?(MEM\w*|ALLOC\w*|POOL)|PREALLOCATE|PIN_MEMORY|PINNED\w*"),
     ("memory", r"MEM(ORY)?_(\w+_)?POOL|POOL_MEMORY"),
     (
@@ -398,7 +398,9 @@ def _excused(name: str, words: str, reason: str, reading: Reading) -> bool:
         options = words.endswith(("_CONF", "_CONFIG")) and reading.resource in _EXCUSING
         code = re.search(r"(^|_)(MODULES?|PLUGINS?|LIBRARY)(_|$)", words)
         # a name ends in what it holds: `X_FILE` is a place, `FILE_X` a property of files
-        property_ = not re.search(r"(DIR\w*|PATHS?|FILES?|FILENAME|HOME|ROOT|FOLDER|LOCATION|LIB|CONF\w*|INI)$", words)
+        property_ = not re.search(
+            r"(^|_)(DIRS?|DIRECTOR(Y|IES)|PATHS?|FILES?|FILENAME|HOME|ROOT|FOLDER|LOCATION|LIB|CONF|CONFIG|INI)$", words
+        )
         if property_ and code is None and reading.resource is not None:
             return True
         return options or bool(_SCRATCH.search(words) and code is None)  # where scratch data goes does matter

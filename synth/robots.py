@@ -37,7 +37,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Robots:
-    """The rules for one agent.
+    """The rules for one reader.
 
     Attributes:
         delay_seconds: least time between requests that the site asks for, None where it asks for none.
@@ -62,9 +62,9 @@ class Robots:
 NOTHING = Robots((Rule("/", allowed=False),))
 
 
-def parse_robots(text: str, agent: str) -> Robots:
-    """Read the rules for an agent, whose product name is compared without case; else those for `*`."""
-    product = agent.partition("/")[0].lower()
+def parse_robots(text: str, reader: str) -> Robots:
+    """Read the rules for a reader, whose name is compared without case; else those for `*`."""
+    product = reader.partition("/")[0].lower()
     groups: dict[str, list[Rule]] = {}
     delays: dict[str, float] = {}
     sitemaps: list[str] = []

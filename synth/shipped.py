@@ -1,4 +1,4 @@
-"""Which Python of a source release is installed: its metadata names the packages; the rest serves the project itself."""
+"""Which Python of a source release is installed: its metadata names it; the rest serves the project."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def mark_unshipped(release: Release, seen: Iterable[Observation]) -> list[Observ
 
 
 def _own(seen: Observation) -> bool:
-    return seen.role is Role.LIBRARY and seen.language in _LANGUAGES
+    return seen.role in (Role.LIBRARY, Role.VENDORED) and seen.language in _LANGUAGES
 
 
 def _below(file: str, base: str) -> bool:
@@ -64,7 +64,20 @@ def _of_one(base: Path) -> set[str]:
     tops = {line.strip() for info in infos for line in _text(info / "top_level.txt").splitlines()}
     tops.update(_from_project(base / "pyproject.toml"))
     tops.update(_from_setup(base / "setup.cfg"))
-    return {top for name in tops if (top := _top(name))}
+    return {top for name in tops if (top := _top(name))} or _importable(base)
+
+
+def _importable(base: Path) -> set[str]:
+    """Packages that lie where packages lie, if one is called like the project or is in its wheel."""
+    wheels = {_top(p.name) for p in base.glob("*-wheel/*") if p.is_dir()}
+    try:
+        project = tomllib.loads(_text(base / "pyproject.toml")).get("project", {})
+    except ValueError:
+        project = {}
+    name = project.get("name") if isinstance(project, dict) else None
+    known = wheels | ({re.sub(r"[-.]+", "_", name).lower()} if isinstance(name, str) else set())
+    found = {p.parent.name for where in ("", "src/", "python/", "lib/") for p in base.glob(f"{where}*/__init__.py")}
+    return found if found & (known - {""}) else set()
 
 
 def _top(name: str) -> str:

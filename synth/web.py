@@ -28,7 +28,7 @@ from synth.indexes import network_error, read_stream
 from synth.records import SynthError
 from synth.robots import MAX_BYTES, NOTHING, Robots, parse_robots
 
-AGENT = "syspilot-lpc/0.1 (reads documentation; obeys robots.txt)"
+READER = "syspilot-lpc/0.1 (reads documentation; obeys robots.txt)"
 _SCHEMA = 1
 _REDIRECTS = 5
 _MOVED = frozenset({301, 302, 303, 307, 308})
@@ -295,7 +295,7 @@ class Web:
             self._robots[site] = NOTHING
             try:
                 page = self._load(f"{site}/robots.txt", limit=MAX_BYTES, rules=False)
-                self._robots[site] = parse_robots(page.body.decode("utf-8", "replace"), AGENT)
+                self._robots[site] = parse_robots(page.body.decode("utf-8", "replace"), READER)
             except _StatusError as error:
                 if 400 <= error.status < 500 and error.status not in _SLOW_DOWN:
                     self._robots[site] = Robots()
@@ -382,7 +382,7 @@ class Web:
                 self._session.mount(scheme, _Adapter(_Guard(self.named)))
         site = site_of(url)
         self._wait(site)
-        headers = {"User-Agent": AGENT, "Accept-Language": "en", **asked}
+        headers = {"User-Agent": READER, "Accept-Language": "en", **asked}
         seconds = self.limits.page_seconds
         try:
             response = self._session.get(

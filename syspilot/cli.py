@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = """examples:
   syspilot synth numexpr==2.14.2 --out contracts       contracts from a release
+  syspilot evidence numexpr==2.14.2 --top 20           what a release holds: controls, pools, look-alikes
   syspilot doctor -- python app.py                     which pools are there, which get in each other's way
   syspilot tune --metric 'seconds ([0-9.]+)' -- python app.py
   syspilot tune --env APP_JOBS=1..16 --param workers=1..8:"--workers {}" -- python app.py

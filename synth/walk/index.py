@@ -10,6 +10,7 @@ from tree_sitter import Node, Tree
 
 from synth.records import Role, When
 from synth.walk.cython_source import include_module
+from synth.walk.environment import mentions_environment, touches_environment
 from synth.walk.python_facts import Facts, Function, gather
 from synth.walk.python_scope import PyFile, Scope, dotted, parse_python
 from synth.walk.python_values import UNKNOWN, Value
@@ -21,11 +22,6 @@ Entity = tuple[str, str]  # (module, qualified name inside it)
 RUNS = frozenset({Role.LIBRARY, Role.VENDORED})  # roles whose module level runs in an application
 KEPT_BYTES = 40_000_000  # of source whose trees are kept; a tree takes ten times its source, parsing again is cheap
 _HOPS = 12  # imports followed for one name
-_PROSE = re.compile(
-    rb"""(?P<long>[A-Za-z]{0,2}\"{3}(?:[^\\]|\\.)*?\"{3}|[A-Za-z]{0,2}'{3}(?:[^\\]|\\.)*?'{3})|"""
-    rb"""\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|(?P<comment>\#[^\n]*)""",
-    re.DOTALL,
-)
 
 
 @dataclass
@@ -103,7 +99,7 @@ class PackageIndex:
             if facts.role in RUNS and touches_environment(source):
                 deferred.append(path)
         index.touching = set(deferred)
-        find_wrappers(index, deferred)
+        find_wrappers(index, [path for path in deferred if index._readable(path)])
         index._find_public()
         index._find_heirs()
         index._find_imported()
@@ -124,6 +120,14 @@ class PackageIndex:
         pyfile = PyFile(tree.root_node, name, is_package=is_package)
         pyfile.index = self
         return pyfile
+
+    def _readable(self, file: str) -> bool:
+        """Whether a file parses again within its time: its facts may be of an earlier run."""
+        try:
+            self.kept(file)
+        except NotParsedError:
+            return False
+        return True
 
     def kept(self, file: str) -> PyFile:
         """The parsed file, kept for the next time: those that touch the environment are looked at again and again.
@@ -495,24 +499,6 @@ def _better(path: str, known: str) -> bool:
 
 
 _INITS = frozenset({"__init__.py", "__init__.pyi", "__init__.pyx"})
-
-
-def mentions_environment(source: bytes) -> bool:
-    """Whether a file speaks of the environment at all; far faster than a regular expression with alternatives."""
-    return b"environ" in source or b"getenv" in source
-
-
-def touches_environment(source: bytes) -> bool:
-    """Whether the code of a file speaks of the environment, comments and long strings left out."""
-    return mentions_environment(source) and mentions_environment(_PROSE.sub(_without_prose, source))
-
-
-def _without_prose(match: re.Match[bytes]) -> bytes:
-    if match["comment"] is not None:
-        return b""
-    long = match["long"]
-    # what is formatted can hold code
-    return b'""' if long is not None and b"f" not in long[:2].lower() else match[0]
 
 
 def packages_of(sources: Iterable[str]) -> set[str]:

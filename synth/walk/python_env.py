@@ -10,6 +10,7 @@ from tree_sitter import Node
 
 from synth.records import Kind, Observation, When
 from synth.walk.index import PackageIndex
+from synth.walk.python_defaults import within, worked_out
 from synth.walk.python_environ import Access, accesses, arguments_of, unset_guard
 from synth.walk.python_flow import (
     cited_lines,
@@ -151,7 +152,7 @@ def _read(walk: FileWalk, access: Access, scope: Scope) -> Read:
     if access.form != "in":
         given = brief(access.default) if access.default is not None else None
         read.default = given if given not in (None, "None") else default_of(pyfile, access.node)
-        read.default = _worked_out(pyfile, access.node, read.default)
+        read.default = worked_out(pyfile, access.node, read.default)
         read.value_type = parsed_type(pyfile, access.node) or _literal_type(read.default)
         if is_emptiness_test(pyfile, access.node) and read.default is None:
             read.form = "in"
@@ -160,18 +161,6 @@ def _read(walk: FileWalk, access: Access, scope: Scope) -> Read:
         read.detail = f"name from `{brief(access.key, 80)}`"
     read.in_order = isinstance(value, Choice) and len(names) > 1 and leaves_loop(pyfile, access.node)
     return read
-
-
-def _worked_out(pyfile: PyFile, node: Node, default: str | None) -> str | None:
-    """A local name that stands for a default, as what it is computed from; a long expression is no default."""
-    if default is None or not default.isidentifier():
-        return default if default is None or len(default) <= _LONGEST_DEFAULT else None
-    found = [d.node for d in pyfile.definitions(default, pyfile.scope(node)) if d.form == "assign" and not d.path]
-    fresh = [v for v in found if v is not None and not _within(node, v)]
-    if pyfile.scope(node).function() is not None and len(fresh) == 1 and fresh[0].end_byte <= node.start_byte:
-        text = brief(fresh[0])
-        return text if len(text) <= _LONGEST_DEFAULT and "environ" not in text else default
-    return default
 
 
 def _literal_type(default: str | None) -> str | None:
@@ -221,7 +210,7 @@ def _wrapper_read(walk: FileWalk, call: Node, wrapper: Wrapper) -> Read:
     read = Read(call, names, "get", pyfile.scope(call), text_of(key), walk.when(call))
     if wrapper.deferred and read.when is When.IMPORT:
         read.when = When.CALL
-    read.default = _wrapper_default(call, wrapper) or default_of(pyfile, call)
+    read.default = worked_out(pyfile, call, _wrapper_default(call, wrapper) or default_of(pyfile, call))
     read.value_type = parsed_type(pyfile, call) or _wrapper_type(call, wrapper) or _literal_type(read.default)
     read.detail = f"through {wrapper.entity[1]}()"
     read.feeds = goes_to(pyfile, call)
@@ -324,17 +313,13 @@ def _feeds(pyfile: PyFile, read: Read, write: Write) -> bool:
     for parent in pyfile.tree.ancestors(write.access.node):
         if parent.type in ("if_statement", "elif_clause"):
             condition = parent.child_by_field_name("condition")
-            if condition is not None and _within(read.node, condition):
+            if condition is not None and within(read.node, condition):
                 return read.form == "in" or "not " in text_of(condition) or "None" in text_of(condition)
-        if parent.type == "conditional_expression" and _within(read.node, parent):
+        if parent.type == "conditional_expression" and within(read.node, parent):
             return True
         if parent.type in ("function_definition", "module"):
             break
     return False
-
-
-def _within(node: Node, outer: Node) -> bool:
-    return outer.start_byte <= node.start_byte and node.end_byte <= outer.end_byte
 
 
 def _report_write(walk: FileWalk, write: Write) -> list[Observation]:

@@ -45,8 +45,10 @@ def find_wrappers(index: PackageIndex, paths: list[str]) -> None:
                 _wrap(index, pyfile, access, None)
     for _ in range(2):  # wrappers around wrappers
         names = index.wrapper_names()
-        for pyfile in files:
-            for node in pyfile.tree.nodes:
+        words = [name.encode() for name in names]
+        for path, pyfile in zip(paths, files, strict=True):
+            source = index.source(path)
+            for node in pyfile.tree.nodes if any(word in source for word in words) else ():
                 if node.type != "call" or dotted(node.child_by_field_name("function")).rpartition(".")[2] not in names:
                     continue
                 wrapper = index.wrapper_at(pyfile, node)

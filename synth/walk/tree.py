@@ -22,8 +22,9 @@ from synth.walk.c_family import C_SUFFIXES, CIndex, walk_c
 from synth.walk.config_keys import Family, default_tables, families, walk_defaults
 from synth.walk.cython import recited, walk_cython
 from synth.walk.cython_source import CYTHON, WRITTEN, to_python
+from synth.walk.environment import mentions_environment
 from synth.walk.incremental import Known, Result, Store, Traced, in_processes, known_facts
-from synth.walk.index import RUNS, PackageIndex, mentions_environment
+from synth.walk.index import RUNS, PackageIndex
 from synth.walk.native import is_binary, walk_binary
 from synth.walk.python import walk_python
 from synth.walk.python_docs import walk_docstrings

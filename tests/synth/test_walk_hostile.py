@@ -12,6 +12,7 @@ import pytest
 
 from evaluation import fuzz_walk
 from synth.records import Kind
+from synth.walk.environment import touches_environment
 from synth.walk.tree import Limits, walk_release
 from tests.synth.test_walk_release import make, release
 
@@ -200,3 +201,25 @@ def test_the_fuzzer_sees_trouble(tmp_path, monkeypatch):
         file.write_text(READ)
     report = fuzz_walk.run(files, cases=6, seed=1, keep=tmp_path / "keep", grow_every=99)
     assert set(report.findings) == {".py: ValueError: no", ".py: the read before the damage is not seen"}
+
+
+@pytest.mark.parametrize(
+    ("source", "touches"),
+    [
+        (b'x = "#"; os.environ["A"]', True),
+        (b'"""the environment"""\nx = 1  # environ', False),
+        (b'f"""{os.environ}"""', True),
+        (b"getattr(os, 'environ')", True),
+        (b'x = """\n""" + os.getenv("A")', True),
+        (b"'''it\\''s environ'''", False),
+        (b'x = "unclosed\nos.environ', True),
+    ],
+)
+def test_prose_about_the_environment_is_no_use_of_it(source, touches):
+    assert touches_environment(source) is touches
+
+
+@pytest.mark.parametrize("span", [b'"""', b"'''a", b'"\\', b"'\n", b"#\n", b'f"""', b"\\"])
+def test_that_look_is_linear(span):
+    calls = fuzz_walk.calls(lambda: touches_environment(b"environ" + span * 100_000))
+    assert calls < 600_000

@@ -67,7 +67,7 @@ class Time:
         self.now += seconds
 
 
-def test_a_page_is_read_and_the_agent_is_named():
+def test_a_page_is_read_and_the_reader_is_named():
     with site({"/a.html": (200, HTML, b"<p>x</p>")}) as (base, server), Web(named=OWN) as web:
         page = web.get(f"{base}/a.html#part")
     assert (page.url, page.kind, page.body, page.cached) == (f"{base}/a.html", "text/html", b"<p>x</p>", False)
