@@ -17,13 +17,15 @@ _FILES = 2_000
 _BYTES = 1 << 20
 _PER_FILE = 50
 _ASSIGNED = re.compile(
-    r"^[ \t]*(?:>>>[ \t]+|\.\.\.[ \t]+)?([a-zA-Z_]\w*(?:\.[a-zA-Z_]\w*){1,6})[ \t]*=[ \t]*"
-    r"(-?[\d._]+(?:e-?\d+)?|True|False|None|'[^'\n]*'|\"[^\"\n]*\")[ \t]*(?:#.*)?$",
+    r"^[ \t]{0,80}(?:>>>[ \t]{1,8}|\.\.\.[ \t]{1,8})?([a-zA-Z_]\w{0,80}(?:\.[a-zA-Z_]\w{0,80}){1,6})"
+    r"[ \t]{0,80}=[ \t]{0,8}"
+    r"(-?[\d._]{1,40}(?:e-?\d{1,4})?|True|False|None|'[^'\n]{0,200}'|\"[^\"\n]{0,200}\")[ \t]{0,80}(?:#.*)?$",
     re.MULTILINE,
 )
+# every repetition has a limit, so that a line of blanks costs no more than its length
 _IMPORTED = re.compile(
-    r"^[ \t]*(?:>>>[ \t]+)?(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+\(?([\w, \t]{1,400})\)?|"
-    r"import[ \t]+([\w.]+)(?:[ \t]+as[ \t]+(\w+))?)[ \t]*$",
+    r"^[ \t]{0,80}(?:>>>[ \t]{1,8})?(?:from[ \t]{1,8}([\w.]{1,200})[ \t]{1,8}import[ \t]{1,8}\(?(\w[\w, \t]{0,400})"
+    r"\)?$|import[ \t]{1,8}([\w.]{1,200})(?:[ \t]{1,8}as[ \t]{1,8}(\w{1,80}))?[ \t]{0,8}$)",
     re.MULTILINE,
 )
 
@@ -75,7 +77,7 @@ def _text(path: Path) -> str:
 def _imports(text: str) -> Iterator[tuple[str, str]]:
     for match in _IMPORTED.finditer(text):
         if match[1]:
-            for name in re.findall(r"\w+(?:[ \t]+as[ \t]+\w+)?", match[2]):
+            for name in re.findall(r"\w+(?:[ \t]{1,8}as[ \t]{1,8}\w+)?", match[2]):
                 what, _, alias = re.sub(r"[ \t]+", " ", name).partition(" as ")
                 yield alias or what, f"{match[1]}.{what}"
         elif match[4]:

@@ -401,7 +401,7 @@ def _excused(name: str, words: str, reason: str, reading: Reading) -> bool:
         property_ = not re.search(
             r"(^|_)(DIRS?|DIRECTOR(Y|IES)|PATHS?|FILES?|FILENAME|HOME|ROOT|FOLDER|LOCATION|LIB|CONF|CONFIG|INI)$", words
         )
-        if property_ and code is None and reading.resource is not None:
+        if property_ and code is None and reading.resource is not None and ("." not in name or headed(name)):
             return True
         return options or bool(_SCRATCH.search(words) and code is None)  # where scratch data goes does matter
     if reading.resource in _EXCUSING and headed(name):
