@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from lpcl.corpus import Entry
-    from synth.pipeline import Result, Step
+    from synth.pipeline import Result
+    from synth.progress import Step
 
 SYNTH_EXAMPLES = """examples:
   syspilot synth numexpr==2.14.2 joblib==1.6.0 --out contracts

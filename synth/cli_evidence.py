@@ -10,8 +10,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from synth.extract import Extraction, Step
+    from synth.extract import Extraction
     from synth.items import Item
+    from synth.progress import Step
 
 EXAMPLES = """examples:
   syspilot evidence numexpr==2.14.2                       controls, pools, signals and look-alikes, as a table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,25 +20,13 @@ from synth.binaries import add_binaries
 from synth.fetch import fetch
 from synth.indexes import IndexConfig
 from synth.items import Item, items_of
+from synth.progress import Notify, Step
 from synth.records import Release, Skipped, SynthError
 from synth.targets import parse_target
 from synth.walk.tree import walk_release
 
 MAX_COMPANIONS = 4
 _METADATA_BYTES = 4 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """Something to show while a target is worked on."""
-
-    target: str
-    text: str
-    done: int = 0
-    total: int | None = None
-
-
-Notify = Callable[[Step], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,24 +23,12 @@ from synth.evidence import collect, read_jsonl, write_jsonl
 from synth.fetch import fetch
 from synth.ground import Ungrounded, ground, without
 from synth.indexes import IndexConfig
+from synth.progress import Notify, Step
 from synth.records import Evidence, Release, Skipped, SynthError, Walk
 from synth.targets import parse_target
 from synth.walk.tree import walk_release
 
 DRAFTER = "rules"
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """Something to show while a target is worked on."""
-
-    target: str
-    text: str
-    done: int = 0
-    total: int | None = None
-
-
-Notify = Callable[[Step], None]
 
 
 @dataclass(frozen=True, slots=True)
