@@ -18,7 +18,7 @@ from syspilot.decision import Decision
 APPS = Path(__file__).parent / "apps"
 PYTHON = [sys.executable, "-S", "-E"]  # starts quickly
 SYSPILOT = Path(sys.executable).with_name("syspilot")
-COMMANDS = ("synth", "doctor", "tune", "run", "export", "explain")
+COMMANDS = ("synth", "evidence", "doctor", "tune", "run", "export", "explain")
 METRIC = ["--metric", "seconds ([0-9.]+)"]
 LIMIT_S = 120
 ENVIRON = {k: v for k, v in os.environ.items() if k not in {"KNOB", "COLUMNS", "PYTHONUNBUFFERED"}}
@@ -116,7 +116,7 @@ def test_each_example_can_be_typed():
         cut = words.index("--") if "--" in words else len(words)
         options = _parser().parse_args(words[:cut])  # exits where it cannot be read
         assert callable(options.call)
-        assert words[cut + 1 :] or words[0] == "synth"
+        assert words[cut + 1 :] or words[0] in {"synth", "evidence"}
 
 
 def test_the_exit_codes_are_told():
